@@ -1,0 +1,2 @@
+//! The `tpu-tune` program.
+fn main() {}

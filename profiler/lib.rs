@@ -1,0 +1,15 @@
+//! Bytes in, one [`Session`](session) out.
+//!
+//! ```text
+//! files ──> source (sniff, gzip) ──> timeline readers ─┐
+//!                                    program readers  ─┴─> Session ──> Evidence
+//! ```
+//!
+//! Pure: no async, no network, no clock. Reading never panics and never rejects a whole profile
+//! for one bad part: what could not be read is in the [`note::Notes`].
+
+pub mod chip;
+pub mod note;
+pub mod program;
+pub mod units;
+pub mod wire;

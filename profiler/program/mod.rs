@@ -1,0 +1,1 @@
+//! HLO programs: shapes, instructions, modules, their cost and their memory.
