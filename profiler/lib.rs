@@ -9,7 +9,11 @@
 //! for one bad part: what could not be read is in the [`note::Notes`].
 
 pub mod chip;
+pub mod memory;
 pub mod note;
 pub mod program;
+pub mod session;
+pub mod session_builder;
+pub mod timeline;
 pub mod units;
 pub mod wire;

@@ -1,0 +1,74 @@
+//! Events in time: readers for each format, and what follows from the order of events alone.
+
+pub mod trace_json;
+pub mod xplane;
+
+use crate::session::Device;
+
+/// Sorts a device's tracks and computes the self time of each operation.
+pub(crate) fn settle(device: &mut Device) {
+    if let Some(order) = device.ops.sorting() {
+        device.ops.reorder(&order);
+        let pick = |column: &mut Vec<u64>| {
+            if column.len() == order.len() {
+                *column = order.iter().map(|i| column[*i as usize]).collect();
+            }
+        };
+        pick(&mut device.op_wall_start_ps);
+        pick(&mut device.op_wall_duration_ps);
+    }
+    if let Some(order) = device.modules.sorting() {
+        device.modules.reorder(&order);
+        if device.run_ids.len() == order.len() {
+            device.run_ids = order.iter().map(|i| device.run_ids[*i as usize]).collect();
+        }
+    }
+    for track in [&mut device.async_ops, &mut device.steps, &mut device.marks] {
+        if let Some(order) = track.sorting() {
+            track.reorder(&order);
+        }
+    }
+    device.op_self_ps = self_times(&device.ops.start_ps, &device.ops.duration_ps);
+}
+
+/// Self time of each span: its duration less the durations of the spans directly inside it.
+///
+/// Spans are sorted by start, longer first. *Inside* means fully contained: neighbours on real
+/// TPU lines overlap by a picosecond of rounding, and those are not nested.
+#[must_use]
+pub fn self_times(start_ps: &[u64], duration_ps: &[u64]) -> Vec<u64> {
+    let mut own = duration_ps.to_vec();
+    let mut open: Vec<usize> = Vec::new();
+    for (i, (start, duration)) in start_ps.iter().zip(duration_ps).enumerate() {
+        let end = start.saturating_add(*duration);
+        while let Some(top) = open.last() {
+            if end <= start_ps[*top].saturating_add(duration_ps[*top]) {
+                break;
+            }
+            open.pop();
+        }
+        if let Some(parent) = open.last() {
+            own[*parent] = own[*parent].saturating_sub(*duration);
+        }
+        open.push(i);
+    }
+    own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_are_taken_off_their_direct_parent_only() {
+        // [0,100) holds [10,60), which holds [20,30); [60,70) is a second child.
+        let own = self_times(&[0, 10, 20, 60], &[100, 50, 10, 10]);
+        assert_eq!(own, [40, 40, 10, 10]);
+    }
+
+    #[test]
+    fn a_picosecond_of_overlap_is_not_nesting() {
+        let own = self_times(&[0, 99], &[100, 50]);
+        assert_eq!(own, [100, 50]);
+    }
+}

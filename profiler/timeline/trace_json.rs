@@ -1,0 +1,1 @@
+//! Chrome trace JSON in XProf's dialect, and PyTorch Kineto's.
