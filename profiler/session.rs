@@ -102,10 +102,11 @@ pub struct StatedPeaks {
     pub has_megacore: Option<bool>,
 }
 
-/// Spans on one line of a device, in the order of the file (by start).
+/// Spans on one line, sorted by start.
 ///
-/// Times are on the device's clock (`device_offset_ps`) where the profile has one, else on the
-/// host's; [`Device::clock_shift_ps`] converts.
+/// Times are on the trace's clock: XProf's alignment of all devices of a host with the host. A
+/// device's own clock drifts against it (microseconds in a second), so operations carry their
+/// durations on the device's clock apart, see [`Device::op_device_duration_ps`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Track {
     /// Start of each span.
@@ -208,27 +209,36 @@ pub struct Device {
     pub run_ids: Vec<u64>,
     /// Executions of operations; ids are [`OpId`]s.
     pub ops: Track,
-    /// Self time of each span of `ops`: its duration less that of the spans directly inside it.
+    /// Start of each span of `ops` on the device's own clock; dropped once self times are known.
+    pub op_device_start_ps: Vec<u64>,
+    /// Duration of each span of `ops` on the device's own clock, the one that XProf counts.
+    pub op_device_duration_ps: Vec<u64>,
+    /// Self time of each span of `ops` on the device's own clock: its duration less that of the
+    /// spans directly inside it.
     pub op_self_ps: Vec<u64>,
-    /// Start of each span of `ops` on the host's clock, where that differs from the device's.
-    pub op_wall_start_ps: Vec<u64>,
-    /// Duration of each span of `ops` on the host's clock.
-    pub op_wall_duration_ps: Vec<u64>,
     /// Windows in which asynchronous operations were in flight; ids are [`OpId`]s.
     pub async_ops: Track,
     /// Step markers; ids are [`NameId`]s.
     pub steps: Track,
     /// Runtime markers as `barrier-cores`; ids are [`NameId`]s.
     pub marks: Track,
-    /// Host's clock minus device's clock, for lines that have only one of them.
-    pub clock_shift_ps: i64,
     /// Costs per execution for custom calls.
     pub event_costs: FxHashMap<OpId, EventCosts>,
-    /// Extent of the XLA Modules line on the host's clock (for the duty cycle).
-    pub module_wall_extent: Option<(u64, u64)>,
+    /// First begin and last end of operations and steps on the device's own clock.
+    pub device_extent_ps: Option<(u64, u64)>,
 }
 
 impl Device {
+    /// Adds an execution of an operation: its span on the trace's clock, and `(start, duration)`
+    /// on the device's own clock where the profile has it.
+    #[inline]
+    pub fn push_op(&mut self, op: OpId, start_ps: u64, duration_ps: u64, device: Option<(u64, u64)>) {
+        let (device_start, device_duration) = device.unwrap_or((start_ps, duration_ps));
+        self.ops.push(start_ps, duration_ps, op);
+        self.op_device_start_ps.push(device_start);
+        self.op_device_duration_ps.push(device_duration);
+    }
+
     /// A device with no events yet.
     #[must_use]
     pub fn new(host: u32, plane: String, kind: CoreKind, ordinal: u32) -> Self {
@@ -242,15 +252,14 @@ impl Device {
             modules: Track::default(),
             run_ids: Vec::new(),
             ops: Track::default(),
+            op_device_start_ps: Vec::new(),
+            op_device_duration_ps: Vec::new(),
             op_self_ps: Vec::new(),
-            op_wall_start_ps: Vec::new(),
-            op_wall_duration_ps: Vec::new(),
             async_ops: Track::default(),
             steps: Track::default(),
             marks: Track::default(),
-            clock_shift_ps: 0,
             event_costs: FxHashMap::default(),
-            module_wall_extent: None,
+            device_extent_ps: None,
         }
     }
 }

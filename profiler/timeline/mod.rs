@@ -3,20 +3,31 @@
 pub mod trace_json;
 pub mod xplane;
 
-use crate::session::Device;
+use crate::session::{Device, Track};
 
 /// Sorts a device's tracks and computes the self time of each operation.
 pub(crate) fn settle(device: &mut Device) {
-    if let Some(order) = device.ops.sorting() {
-        device.ops.reorder(&order);
-        let pick = |column: &mut Vec<u64>| {
-            if column.len() == order.len() {
-                *column = order.iter().map(|i| column[*i as usize]).collect();
-            }
-        };
-        pick(&mut device.op_wall_start_ps);
-        pick(&mut device.op_wall_duration_ps);
+    // The order of the device's own clock decides nesting; on the trace's clock the order is the
+    // same but for rounding.
+    let by_device = Track {
+        start_ps: std::mem::take(&mut device.op_device_start_ps),
+        duration_ps: std::mem::take(&mut device.op_device_duration_ps),
+        id: std::mem::take(&mut device.ops.id),
+    };
+    let mut by_device = by_device;
+    if let Some(order) = by_device.sorting() {
+        by_device.reorder(&order);
+        let pick = |column: &[u64]| order.iter().map(|i| column[*i as usize]).collect();
+        device.ops.start_ps = pick(&device.ops.start_ps);
+        device.ops.duration_ps = pick(&device.ops.duration_ps);
     }
+    device.op_self_ps = self_times(&by_device.start_ps, &by_device.duration_ps);
+    for extent in [by_device.extent(), device.device_extent_ps].into_iter().flatten() {
+        let (start, end) = device.device_extent_ps.unwrap_or(extent);
+        device.device_extent_ps = Some((start.min(extent.0), end.max(extent.1)));
+    }
+    device.op_device_duration_ps = by_device.duration_ps;
+    device.ops.id = by_device.id;
     if let Some(order) = device.modules.sorting() {
         device.modules.reorder(&order);
         if device.run_ids.len() == order.len() {
@@ -28,7 +39,6 @@ pub(crate) fn settle(device: &mut Device) {
             track.reorder(&order);
         }
     }
-    device.op_self_ps = self_times(&device.ops.start_ps, &device.ops.duration_ps);
 }
 
 /// Self time of each span: its duration less the durations of the spans directly inside it.
