@@ -9,11 +9,14 @@
 //! for one bad part: what could not be read is in the [`note::Notes`].
 
 pub mod chip;
+pub mod evidence;
+pub mod intervals;
 pub mod memory;
 pub mod note;
 pub mod program;
 pub mod session;
 pub mod session_builder;
+pub mod source;
 pub mod timeline;
 pub mod units;
 pub mod wire;

@@ -79,6 +79,8 @@ pub enum CoreKind {
     TensorCore,
     /// `/device:TPU:N SparseCore M`.
     SparseCore,
+    /// A thread of the host on which XLA:CPU ran operations.
+    Cpu,
 }
 
 /// Peaks that the profile itself states for a device.
@@ -386,6 +388,14 @@ impl Session {
             .iter()
             .enumerate()
             .filter(|(_, device)| device.kind == CoreKind::TensorCore)
+    }
+
+    /// The cores that figures are about: TensorCores, or where there are none the threads of
+    /// XLA:CPU.
+    pub fn analysed_cores(&self) -> impl Iterator<Item = (usize, &Device)> {
+        let has_tpu = self.devices.iter().any(|device| device.kind == CoreKind::TensorCore);
+        let wanted = if has_tpu { CoreKind::TensorCore } else { CoreKind::Cpu };
+        self.devices.iter().enumerate().filter(move |(_, device)| device.kind == wanted)
     }
 
     /// An operation by its handle.

@@ -38,6 +38,7 @@ pub struct SessionBuilder {
     ops: FxHashMap<OpKey, OpId>,
     modules: FxHashMap<(String, Option<u64>), ModuleId>,
     names: FxHashMap<String, NameId>,
+    conflict: Option<(u32, String)>,
 }
 
 impl SessionBuilder {
@@ -107,32 +108,33 @@ impl SessionBuilder {
         self.ops.get(key).copied()
     }
 
-    /// Adds a device unless the same plane of the same host is there already (the same run given
-    /// twice); says so in the notes then.
+    /// Adds a device, unless the same events of the same plane and host are there already.
+    ///
+    /// The same plane with other events is a second run: [`Self::conflict`] remembers it.
     pub fn add_device(&mut self, device: Device) {
-        let known = self
-            .session
-            .devices
-            .iter_mut()
-            .find(|known| known.host == device.host && known.plane == device.plane);
-        match known {
-            None => self.session.devices.push(device),
-            Some(known) => {
-                let (better, message) = if device.ops.len() > known.ops.len() {
-                    (true, "the larger of the two was used")
-                } else {
-                    (false, "the first was used")
-                };
-                let plane = device.plane.clone();
-                if better {
-                    *known = device;
-                }
-                self.session.notes.info(
-                    "duplicate-device",
-                    format!("{plane} of one host is in two inputs; {message}"),
-                );
-            }
+        let same = |known: &&mut Device| known.host == device.host && known.plane == device.plane;
+        let Some(known) = self.session.devices.iter_mut().find(same) else {
+            self.session.devices.push(device);
+            return;
+        };
+        // An XSpace and the trace JSON made from it differ in what they keep, not in their ops.
+        let equal = known.ops.len() == device.ops.len() && known.modules.len() == device.modules.len();
+        if known.ops.is_empty() {
+            *known = device;
+        } else if equal || device.ops.is_empty() {
+            let message = format!("{} is in two inputs; the first was used", device.plane);
+            self.session.notes.info("duplicate-device", message);
+        } else if self.conflict.is_none() {
+            self.conflict = Some((device.host, device.plane));
         }
+    }
+
+    /// Host and plane of which two different captures were given, if any.
+    #[must_use]
+    pub fn conflict(&self) -> Option<(String, String)> {
+        let (host, plane) = self.conflict.clone()?;
+        let host = self.session.hosts.get(host as usize)?;
+        Some((host.name.clone(), plane))
     }
 
     /// Adds a host thread.

@@ -1,0 +1,247 @@
+//! Steps: where the program repeats itself.
+//!
+//! Step markers are used where the profile has them. Where it has none (inference, most JAX
+//! programs without `StepTraceAnnotation`), the runs of the program that took the most time are
+//! the steps. Runs cut by the ends of the capture are dropped and counted, where XProf averages
+//! them in.
+
+use serde::Serialize;
+
+use crate::session::{Device, ModuleId, Session, Track};
+use crate::units::Picos;
+
+/// What a step was taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StepBasis {
+    /// The profile's step markers.
+    Markers,
+    /// Runs of this module.
+    ModuleRuns(ModuleId),
+    /// Neither: the whole capture is one step.
+    WholeCapture,
+}
+
+/// One step on one core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// Begin on the trace's clock.
+    pub start_ps: u64,
+    /// End on the trace's clock.
+    pub end_ps: u64,
+    /// Whether it is whole: steps cut by an end of the capture are not counted.
+    pub whole: bool,
+}
+
+impl Step {
+    /// How long it took.
+    #[must_use]
+    pub fn duration(&self) -> Picos {
+        Picos(self.end_ps.saturating_sub(self.start_ps))
+    }
+}
+
+/// The steps of one core.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CoreSteps {
+    /// Index into the session's devices.
+    pub device: usize,
+    /// All steps, cut ones included.
+    pub steps: Vec<Step>,
+    /// From the first whole step's begin to the begin of what follows the last: per-step figures
+    /// are sums over this window divided by the number of whole steps.
+    pub window_ps: (u64, u64),
+}
+
+impl CoreSteps {
+    /// The whole steps.
+    pub fn whole(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().filter(|step| step.whole)
+    }
+
+    /// Number of whole steps.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.whole().count()
+    }
+
+    /// Durations of the whole steps, sorted.
+    #[must_use]
+    pub fn sorted_durations(&self) -> Vec<Picos> {
+        let mut durations: Vec<Picos> = self.whole().map(Step::duration).collect();
+        durations.sort_unstable();
+        durations
+    }
+}
+
+/// Order statistics of a set of durations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Spread {
+    /// Number of values.
+    pub count: usize,
+    /// Smallest.
+    pub min_ps: Picos,
+    /// Middle (the mean of the two middle ones where the count is even).
+    pub median_ps: Picos,
+    /// 90th percentile, nearest rank.
+    pub p90_ps: Picos,
+    /// Largest.
+    pub max_ps: Picos,
+    /// Arithmetic mean.
+    pub mean_ps: Picos,
+}
+
+impl Spread {
+    /// Of values in any order.
+    #[must_use]
+    pub fn of(values: impl IntoIterator<Item = Picos>) -> Self {
+        let mut values: Vec<u64> = values.into_iter().map(|v| v.0).collect();
+        values.sort_unstable();
+        let count = values.len();
+        let (Some(min), Some(max)) = (values.first(), values.last()) else {
+            return Self::default();
+        };
+        let upper = values[count / 2];
+        let lower = values[(count - 1) / 2];
+        let rank = (count * 9).div_ceil(10).max(1) - 1;
+        let sum: u128 = values.iter().map(|v| u128::from(*v)).sum();
+        Self {
+            count,
+            min_ps: Picos(*min),
+            median_ps: Picos(lower + (upper - lower) / 2),
+            p90_ps: Picos(values[rank]),
+            max_ps: Picos(*max),
+            mean_ps: Picos((sum / count as u128) as u64),
+        }
+    }
+}
+
+/// The steps of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Steps {
+    /// What they were taken from.
+    pub basis: StepBasis,
+    /// Per TensorCore.
+    pub cores: Vec<CoreSteps>,
+    /// Steps that an end of the capture cut, over all cores.
+    pub cut: usize,
+    /// Time of a step: of each step the slowest core counts.
+    pub time: Spread,
+    /// Start-to-start period on the core whose steps are slowest; zero count below two steps.
+    pub period: Spread,
+}
+
+/// An edge step shorter than this part of the median was cut by the capture.
+const CUT_BELOW: f64 = 0.5;
+/// Runs may vary by this much at an edge without being thought cut, when there are few of them.
+const MIN_STEPS_TO_CUT: usize = 3;
+
+impl Steps {
+    /// Finds the steps of a session.
+    #[must_use]
+    pub fn find(session: &Session) -> Self {
+        let devices: Vec<(usize, &Device)> = session.analysed_cores().collect();
+        let marked = devices.iter().any(|(_, device)| !device.steps.is_empty());
+        let main = main_module(session, &devices);
+        let basis = match (marked, main) {
+            (true, _) => StepBasis::Markers,
+            (false, Some(module)) => StepBasis::ModuleRuns(module),
+            (false, None) => StepBasis::WholeCapture,
+        };
+        let mut cores = Vec::new();
+        for (index, device) in devices {
+            let steps = match basis {
+                StepBasis::Markers => spans(&device.steps, |_| true),
+                StepBasis::ModuleRuns(module) => spans(&device.modules, |id| id == module),
+                StepBasis::WholeCapture => {
+                    device.ops.extent().map(|(start_ps, end_ps)| Step { start_ps, end_ps, whole: true }).into_iter().collect()
+                }
+            };
+            if let Some(core) = core_steps(index, device, steps) {
+                cores.push(core);
+            }
+        }
+        let cut = cores.iter().map(|core| core.steps.len() - core.count()).sum();
+        let time = Spread::of(slowest_of_each(&cores));
+        let slowest = cores.iter().max_by_key(|core| Spread::of(core.whole().map(Step::duration)).median_ps);
+        let period = slowest.map(periods).unwrap_or_default();
+        Self { basis, cores, cut, time, period: Spread::of(period) }
+    }
+
+    /// The steps of a device.
+    #[must_use]
+    pub fn of_device(&self, device: usize) -> Option<&CoreSteps> {
+        self.cores.iter().find(|core| core.device == device)
+    }
+
+    /// Whole steps on the core that has the fewest.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.cores.iter().map(CoreSteps::count).min().unwrap_or(0)
+    }
+}
+
+/// The module whose runs took the most time over all cores.
+fn main_module(session: &Session, devices: &[(usize, &Device)]) -> Option<ModuleId> {
+    let mut total = vec![0u64; session.modules.len()];
+    for (_, device) in devices {
+        for (_, duration, module) in device.modules.iter() {
+            if let Some(sum) = total.get_mut(module as usize) {
+                *sum = sum.saturating_add(duration);
+            }
+        }
+    }
+    let best = total.iter().enumerate().max_by_key(|(id, sum)| (**sum, std::cmp::Reverse(*id)))?;
+    (*best.1 > 0).then_some(best.0 as ModuleId)
+}
+
+fn spans(track: &Track, wanted: impl Fn(u32) -> bool) -> Vec<Step> {
+    track
+        .iter()
+        .filter(|(_, _, id)| wanted(*id))
+        .map(|(start_ps, duration, _)| Step {
+            start_ps,
+            end_ps: start_ps.saturating_add(duration),
+            whole: true,
+        })
+        .collect()
+}
+
+fn core_steps(index: usize, device: &Device, mut steps: Vec<Step>) -> Option<CoreSteps> {
+    if steps.is_empty() {
+        return None;
+    }
+    if steps.len() >= MIN_STEPS_TO_CUT {
+        let median = Spread::of(steps.iter().map(Step::duration)).median_ps;
+        let cut = |step: &Step| (step.duration().0 as f64) < CUT_BELOW * median.0 as f64;
+        let last = steps.len() - 1;
+        steps[0].whole = !cut(&steps[0]);
+        steps[last].whole = !cut(&steps[last]);
+    }
+    let first = steps.iter().position(|step| step.whole)?;
+    let last = steps.iter().rposition(|step| step.whole)?;
+    let extent = device.ops.extent().or_else(|| device.modules.extent())?;
+    let start = if first == 0 { extent.0.min(steps[0].start_ps) } else { steps[first].start_ps };
+    let end = match steps.get(last + 1) {
+        Some(next) => next.start_ps,
+        None => extent.1.max(steps[last].end_ps),
+    };
+    Some(CoreSteps { device: index, steps, window_ps: (start, end) })
+}
+
+/// Of the k-th whole step the slowest core's duration, for as many as all cores have.
+fn slowest_of_each(cores: &[CoreSteps]) -> Vec<Picos> {
+    let count = cores.iter().map(CoreSteps::count).min().unwrap_or(0);
+    let mut slowest = vec![Picos(0); count];
+    for core in cores {
+        for (slot, step) in slowest.iter_mut().zip(core.whole()) {
+            *slot = (*slot).max(step.duration());
+        }
+    }
+    slowest
+}
+
+fn periods(core: &CoreSteps) -> Vec<Picos> {
+    let starts: Vec<u64> = core.whole().map(|step| step.start_ps).collect();
+    starts.windows(2).map(|pair| Picos(pair[1].saturating_sub(pair[0]))).collect()
+}
