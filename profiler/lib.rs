@@ -20,3 +20,4 @@ pub mod source;
 pub mod timeline;
 pub mod units;
 pub mod wire;
+pub mod xprof_compat;

@@ -1,1 +1,2 @@
-//! The suite.
+//! The suite: behaviour through public interfaces.
+mod real_profiles;
