@@ -40,7 +40,9 @@ impl Intervals {
     #[must_use]
     pub fn clip(&self, window: (u64, u64)) -> Self {
         let clip = |(s, e): &(u64, u64)| ((*s).max(window.0), (*e).min(window.1));
-        Self { spans: self.spans.iter().map(clip).filter(|(s, e)| s < e).collect() }
+        Self {
+            spans: self.spans.iter().map(clip).filter(|(s, e)| s < e).collect(),
+        }
     }
 
     /// What of `self` is not in `other`.

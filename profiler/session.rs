@@ -234,7 +234,13 @@ impl Device {
     /// Adds an execution of an operation: its span on the trace's clock, and `(start, duration)`
     /// on the device's own clock where the profile has it.
     #[inline]
-    pub fn push_op(&mut self, op: OpId, start_ps: u64, duration_ps: u64, device: Option<(u64, u64)>) {
+    pub fn push_op(
+        &mut self,
+        op: OpId,
+        start_ps: u64,
+        duration_ps: u64,
+        device: Option<(u64, u64)>,
+    ) {
         let (device_start, device_duration) = device.unwrap_or((start_ps, duration_ps));
         self.ops.push(start_ps, duration_ps, op);
         self.op_device_start_ps.push(device_start);
@@ -393,9 +399,19 @@ impl Session {
     /// The cores that figures are about: TensorCores, or where there are none the threads of
     /// XLA:CPU.
     pub fn analysed_cores(&self) -> impl Iterator<Item = (usize, &Device)> {
-        let has_tpu = self.devices.iter().any(|device| device.kind == CoreKind::TensorCore);
-        let wanted = if has_tpu { CoreKind::TensorCore } else { CoreKind::Cpu };
-        self.devices.iter().enumerate().filter(move |(_, device)| device.kind == wanted)
+        let has_tpu = self
+            .devices
+            .iter()
+            .any(|device| device.kind == CoreKind::TensorCore);
+        let wanted = if has_tpu {
+            CoreKind::TensorCore
+        } else {
+            CoreKind::Cpu
+        };
+        self.devices
+            .iter()
+            .enumerate()
+            .filter(move |(_, device)| device.kind == wanted)
     }
 
     /// An operation by its handle.

@@ -118,7 +118,8 @@ impl SessionBuilder {
             return;
         };
         // An XSpace and the trace JSON made from it differ in what they keep, not in their ops.
-        let equal = known.ops.len() == device.ops.len() && known.modules.len() == device.modules.len();
+        let equal =
+            known.ops.len() == device.ops.len() && known.modules.len() == device.modules.len();
         if known.ops.is_empty() {
             *known = device;
         } else if equal || device.ops.is_empty() {

@@ -177,7 +177,10 @@ pub fn load(paths: &[PathBuf], options: &LoadOptions) -> Result<Session, LoadErr
 }
 
 fn unreadable(path: &Path, error: std::io::Error) -> LoadError {
-    LoadError::Unreadable { path: path.display().to_string(), error }
+    LoadError::Unreadable {
+        path: path.display().to_string(),
+        error,
+    }
 }
 
 fn read_content(path: &Path) -> Result<Content, LoadError> {
@@ -188,10 +191,13 @@ fn read_content(path: &Path) -> Result<Content, LoadError> {
         // process gets SIGBUS, as any reader of a mapped file does; profiles are not rewritten.
         #[expect(unsafe_code, reason = "mapping a file is the point of memmap2")]
         let map = unsafe { memmap2::Mmap::map(&file) };
-        return map.map(Content::Mapped).map_err(|error| unreadable(path, error));
+        return map
+            .map(Content::Mapped)
+            .map_err(|error| unreadable(path, error));
     }
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(|error| unreadable(path, error))?;
+    file.read_to_end(&mut bytes)
+        .map_err(|error| unreadable(path, error))?;
     Ok(Content::Owned(bytes))
 }
 
@@ -205,13 +211,18 @@ fn load_file(path: &Path, builder: &mut SessionBuilder) -> Result<(), LoadError>
         stored
     };
     let format = sniff(&content, &shown)?;
-    let broken = |error: String| LoadError::Broken { path: shown.clone(), format: format.name(), error };
+    let broken = |error: String| LoadError::Broken {
+        path: shown.clone(),
+        format: format.name(),
+        error,
+    };
     match format {
         Format::XSpace => {
             xplane::read(&content, &host_hint(path), builder).map_err(|e| broken(e.to_string()))?;
         }
         Format::TraceJson | Format::Kineto => {
-            trace_json::read(&content, &host_hint(path), builder).map_err(|e| broken(e.to_string()))?;
+            trace_json::read(&content, &host_hint(path), builder)
+                .map_err(|e| broken(e.to_string()))?;
         }
         Format::HloText | Format::HloProto => {
             let (program, notes) = if format == Format::HloText {
@@ -220,28 +231,48 @@ fn load_file(path: &Path, builder: &mut SessionBuilder) -> Result<(), LoadError>
                 program::read_hlo_proto(&content)
             };
             builder.notes().merge(notes);
-            builder.add_program(SessionProgram { module: None, program });
+            builder.add_program(SessionProgram {
+                module: None,
+                program,
+            });
         }
     }
-    builder.add_input(Input { path: path.to_owned(), format, stored_bytes });
+    builder.add_input(Input {
+        path: path.to_owned(),
+        format,
+        stored_bytes,
+    });
     Ok(())
 }
 
 fn inflate(stored: &[u8], path: &str, builder: &mut SessionBuilder) -> Result<Content, LoadError> {
     let size = stored.len() as u64;
-    let limit = (size.saturating_mul(MAX_GZIP_RATIO)).clamp(ALWAYS_INFLATE_BYTES, MAX_INFLATED_BYTES);
+    let limit =
+        (size.saturating_mul(MAX_GZIP_RATIO)).clamp(ALWAYS_INFLATE_BYTES, MAX_INFLATED_BYTES);
     let mut bytes = Vec::new();
-    let outcome = flate2::read::MultiGzDecoder::new(stored).take(limit + 1).read_to_end(&mut bytes);
+    let outcome = flate2::read::MultiGzDecoder::new(stored)
+        .take(limit + 1)
+        .read_to_end(&mut bytes);
     if bytes.len() as u64 > limit {
-        return Err(LoadError::GzipBomb { path: path.to_owned(), stored: size, limit });
+        return Err(LoadError::GzipBomb {
+            path: path.to_owned(),
+            stored: size,
+            limit,
+        });
     }
     if let Err(error) = outcome {
         if bytes.is_empty() {
-            return Err(LoadError::BadGzip { path: path.to_owned(), error });
+            return Err(LoadError::BadGzip {
+                path: path.to_owned(),
+                error,
+            });
         }
         builder.notes().warn(
             "truncated-gzip",
-            format!("{path} is damaged gzip: only the first {} bytes could be inflated", bytes.len()),
+            format!(
+                "{path} is damaged gzip: only the first {} bytes could be inflated",
+                bytes.len()
+            ),
         );
     }
     Ok(Content::Owned(bytes))
@@ -260,18 +291,28 @@ pub fn sniff(bytes: &[u8], path: &str) -> Result<Format, LoadError> {
         return Err(LoadError::Riegeli { path: path() });
     }
     if trace_json::looks_like_trace_json(bytes) {
-        return Ok(if trace_json::looks_like_kineto(bytes) { Format::Kineto } else { Format::TraceJson });
+        return Ok(if trace_json::looks_like_kineto(bytes) {
+            Format::Kineto
+        } else {
+            Format::TraceJson
+        });
     }
     if program::looks_like_hlo_text(bytes) {
         return Ok(Format::HloText);
     }
     let replaced = count_replacements(bytes);
     if replaced > 16 && replaced > bytes.len() / 2000 {
-        return Err(LoadError::Mangled { path: path(), replaced });
+        return Err(LoadError::Mangled {
+            path: path(),
+            replaced,
+        });
     }
     match protobuf_kind(bytes) {
         Some(format) => Ok(format),
-        None => Err(LoadError::Unknown { path: path(), start: readable_start(bytes) }),
+        None => Err(LoadError::Unknown {
+            path: path(),
+            start: readable_start(bytes),
+        }),
     }
 }
 
@@ -309,7 +350,9 @@ fn protobuf_kind(bytes: &[u8]) -> Option<Format> {
                 _ => None,
             }
         }
-        (2..=4, Value::Bytes(text)) if std::str::from_utf8(text).is_ok() && fields.error().is_none() => {
+        (2..=4, Value::Bytes(text))
+            if std::str::from_utf8(text).is_ok() && fields.error().is_none() =>
+        {
             Some(Format::XSpace)
         }
         _ => None,
@@ -323,11 +366,18 @@ fn readable_start(bytes: &[u8]) -> String {
 
 /// The host's name as the file's name gives it: what stands before `.xplane.pb` and the like.
 fn host_hint(path: &Path) -> String {
-    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = path
+        .file_name()
+        .map(|n| n.to_string_lossy().into_owned())
+        .unwrap_or_default();
     let stem = ["xplane.pb", "trace.json", "pt.trace.json"]
         .iter()
-        .find_map(|ending| name.find(&format!(".{ending}")).map(|at| name[..at].to_owned()));
-    stem.filter(|stem| !stem.is_empty()).unwrap_or_else(|| "host".to_owned())
+        .find_map(|ending| {
+            name.find(&format!(".{ending}"))
+                .map(|at| name[..at].to_owned())
+        });
+    stem.filter(|stem| !stem.is_empty())
+        .unwrap_or_else(|| "host".to_owned())
 }
 
 /// What a file in a run directory is, by its name's ending.
@@ -348,7 +398,10 @@ fn kind_of(name: &str) -> Option<Kind> {
     } else if bare.ends_with(".trace.json") || bare == "trace.json" {
         Some(Kind::TraceJson)
     } else if bare.ends_with(".hlo_proto.pb")
-        || (bare.contains("after_optimizations") && bare.ends_with(".txt") && !bare.contains("buffer-assignment") && !bare.contains("memory-usage"))
+        || (bare.contains("after_optimizations")
+            && bare.ends_with(".txt")
+            && !bare.contains("buffer-assignment")
+            && !bare.contains("memory-usage"))
     {
         Some(Kind::Hlo)
     } else {
@@ -358,7 +411,9 @@ fn kind_of(name: &str) -> Option<Kind> {
 
 fn list(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
     let entries = fs::read_dir(directory).map_err(|error| unreadable(directory, error))?;
-    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| entry.ok().map(|e| e.path())).collect();
+    let mut paths: Vec<PathBuf> = entries
+        .filter_map(|entry| entry.ok().map(|e| e.path()))
+        .collect();
     paths.sort();
     Ok(paths)
 }
@@ -370,7 +425,10 @@ fn files_of_run(
 ) -> Result<Vec<PathBuf>, LoadError> {
     let runs = runs_below(directory)?;
     if let Some(wanted) = &options.run {
-        let run = runs.iter().find(|run| run.file_name().is_some_and(|n| n.to_string_lossy() == *wanted));
+        let run = runs.iter().find(|run| {
+            run.file_name()
+                .is_some_and(|n| n.to_string_lossy() == *wanted)
+        });
         return match run {
             Some(run) => choose_files(run, builder),
             None => Err(LoadError::NoSuchRun {
@@ -385,7 +443,9 @@ fn files_of_run(
         return Ok(own);
     }
     let Some(newest) = runs.last() else {
-        return Err(LoadError::NothingFound { path: directory.display().to_string() });
+        return Err(LoadError::NothingFound {
+            path: directory.display().to_string(),
+        });
     };
     if runs.len() > 1 {
         builder.notes().info(
@@ -404,14 +464,22 @@ fn names_of(runs: &[PathBuf]) -> String {
     if runs.is_empty() {
         return "no runs".to_owned();
     }
-    let names: Vec<_> = runs.iter().filter_map(|run| run.file_name()).map(|n| n.to_string_lossy()).collect();
+    let names: Vec<_> = runs
+        .iter()
+        .filter_map(|run| run.file_name())
+        .map(|n| n.to_string_lossy())
+        .collect();
     names.join(", ")
 }
 
 /// Directories with profiles below `plugins/profile/`, oldest first: their names are times.
 fn runs_below(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
     let mut runs = Vec::new();
-    for root in [directory.join("plugins/profile"), directory.join("profile"), directory.to_owned()] {
+    for root in [
+        directory.join("plugins/profile"),
+        directory.join("profile"),
+        directory.to_owned(),
+    ] {
         if !root.is_dir() {
             continue;
         }
@@ -438,20 +506,31 @@ fn runs_below(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
 fn choose_files(directory: &Path, builder: &mut SessionBuilder) -> Result<Vec<PathBuf>, LoadError> {
     let mut candidates: Vec<(String, Kind, PathBuf, u64)> = Vec::new();
     for path in list(directory)? {
-        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = path
+            .file_name()
+            .map(|n| n.to_string_lossy().into_owned())
+            .unwrap_or_default();
         let Some(kind) = kind_of(&name) else { continue };
-        let Ok(meta) = fs::metadata(&path) else { continue };
+        let Ok(meta) = fs::metadata(&path) else {
+            continue;
+        };
         if meta.is_file() {
             candidates.push((host_hint(&path), kind, path, meta.len()));
         }
     }
     let has_trace = |host: &str| {
-        candidates.iter().any(|(h, kind, _, size)| h == host && *kind == Kind::TraceJson && *size > 0)
+        candidates
+            .iter()
+            .any(|(h, kind, _, size)| h == host && *kind == Kind::TraceJson && *size > 0)
     };
     let has_xspace = |host: &str| {
-        candidates.iter().any(|(h, kind, _, size)| h == host && *kind == Kind::XSpace && *size > 0)
+        candidates
+            .iter()
+            .any(|(h, kind, _, size)| h == host && *kind == Kind::XSpace && *size > 0)
     };
-    let any_timeline = candidates.iter().any(|(_, kind, _, size)| *kind < Kind::Perfetto && *size > 0);
+    let any_timeline = candidates
+        .iter()
+        .any(|(_, kind, _, size)| *kind < Kind::Perfetto && *size > 0);
     let mut chosen = Vec::new();
     for (host, kind, path, size) in &candidates {
         let take = match kind {

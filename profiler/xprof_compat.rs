@@ -133,7 +133,10 @@ impl XprofFigures {
             add_device(device, &mut sums);
         }
         let peaks = peaks_of(session);
-        let mut figures = Self { total_time_ps: Picos(total), ..Self::default() };
+        let mut figures = Self {
+            total_time_ps: Picos(total),
+            ..Self::default()
+        };
         let mut own = 0u64;
         let mut program = (0f64, Traffic::default());
         for (id, sum) in sums.iter().enumerate() {
@@ -143,16 +146,29 @@ impl XprofFigures {
                 continue;
             }
             own = own.saturating_add(sum.self_ps);
-            *figures.category_self_time_ps.entry(op.category.clone()).or_default() += Picos(sum.self_ps);
+            *figures
+                .category_self_time_ps
+                .entry(op.category.clone())
+                .or_default() += Picos(sum.self_ps);
             let (flops, model_flops) = flops_of(op, sum);
             let traffic = traffic_of(op, sum);
             if !WITH_INNER_OPS.contains(&op.category.as_str()) {
                 program.0 += flops;
                 program.1.add(&traffic);
             }
-            figures.ops.push(row(id as OpId, sum, flops, model_flops, &traffic, &peaks, total));
+            figures.ops.push(row(
+                id as OpId,
+                sum,
+                flops,
+                model_flops,
+                &traffic,
+                &peaks,
+                total,
+            ));
         }
-        figures.ops.sort_by(|a, b| b.self_time_ps.cmp(&a.self_time_ps).then(a.op.cmp(&b.op)));
+        figures
+            .ops
+            .sort_by(|a, b| b.self_time_ps.cmp(&a.self_time_ps).then(a.op.cmp(&b.op)));
         let idle = total.saturating_sub(own);
         figures.idle_time_ps = Picos(idle);
         figures.idle_percent = 100.0 * ratio(idle as f64, total as f64);
@@ -175,20 +191,31 @@ impl Traffic {
     }
 
     fn memories(&self) -> [f64; 5] {
-        if self.has_breakdown { self.by_memory } else { [self.all, 0.0, 0.0, 0.0, 0.0] }
+        if self.has_breakdown {
+            self.by_memory
+        } else {
+            [self.all, 0.0, 0.0, 0.0, 0.0]
+        }
     }
 }
 
 fn add_device(device: &Device, sums: &mut [Sum]) {
     for (i, op) in device.ops.id.iter().enumerate() {
-        let Some(sum) = sums.get_mut(*op as usize) else { continue };
+        let Some(sum) = sums.get_mut(*op as usize) else {
+            continue;
+        };
         sum.occurrences += 1;
         sum.total_ps = sum.total_ps.saturating_add(device.op_device_duration_ps[i]);
         sum.self_ps = sum.self_ps.saturating_add(device.op_self_ps[i]);
     }
-    #[expect(clippy::iter_over_hash_type, reason = "each entry goes to its own slot")]
+    #[expect(
+        clippy::iter_over_hash_type,
+        reason = "each entry goes to its own slot"
+    )]
     for (op, cost) in &device.event_costs {
-        let Some(sum) = sums.get_mut(*op as usize) else { continue };
+        let Some(sum) = sums.get_mut(*op as usize) else {
+            continue;
+        };
         sum.event_flops = sum.event_flops.saturating_add(cost.flops);
         sum.event_model_flops = sum.event_model_flops.saturating_add(cost.model_flops);
         sum.event_bytes = sum.event_bytes.saturating_add(cost.bytes_accessed);
@@ -204,9 +231,19 @@ fn flops_of(op: &Op, sum: &Sum) -> (f64, f64) {
         (sum.event_flops as f64, sum.event_model_flops as f64)
     } else {
         let count = sum.occurrences as f64;
-        (op.flops.unwrap_or(0) as f64 * count, op.model_flops.unwrap_or(0) as f64 * count)
+        (
+            op.flops.unwrap_or(0) as f64 * count,
+            op.model_flops.unwrap_or(0) as f64 * count,
+        )
     };
-    (flops, if model_flops == 0.0 { flops } else { model_flops })
+    (
+        flops,
+        if model_flops == 0.0 {
+            flops
+        } else {
+            model_flops
+        },
+    )
 }
 
 fn traffic_of(op: &Op, sum: &Sum) -> Traffic {
@@ -238,7 +275,10 @@ fn traffic_of(op: &Op, sum: &Sum) -> Traffic {
 }
 
 fn peaks_of(session: &Session) -> Option<Peaks> {
-    let stated = session.analysed_cores().map(|(_, device)| &device.peaks).next()?;
+    let stated = session
+        .analysed_cores()
+        .map(|(_, device)| &device.peaks)
+        .next()?;
     let gib = |gb: Option<f64>| gb.unwrap_or(0.0) * 1e9 / GIB;
     Some(Peaks {
         gflops: stated.peak_tflops? * 1e3,
@@ -264,7 +304,11 @@ fn row(
     let per_ps = |amount: f64| ratio(amount, sum.total_ps as f64);
     let memories = traffic.memories();
     let (bound_by, efficiency) = match peaks {
-        Some(peaks) => bound(per_ps(flops) * 1e3, &memories.map(|b| per_ps(b) * 1e12 / GIB), peaks),
+        Some(peaks) => bound(
+            per_ps(flops) * 1e3,
+            &memories.map(|b| per_ps(b) * 1e12 / GIB),
+            peaks,
+        ),
         None => ("Unknown", 0.0),
     };
     OpRow {
@@ -315,8 +359,11 @@ fn program_row(flops: f64, traffic: &Traffic, peaks: &Peaks, total_ps: u64) -> P
 
 /// Union of busy spans over the cores of each chip, over the span that also holds the modules.
 fn duty_cycle_percent(session: &Session) -> f64 {
-    let on_duty: Vec<bool> =
-        session.ops.iter().map(|op| !OFF_DUTY.contains(&op.category.as_str())).collect();
+    let on_duty: Vec<bool> = session
+        .ops
+        .iter()
+        .map(|op| !OFF_DUTY.contains(&op.category.as_str()))
+        .collect();
     let mut chips: BTreeMap<(u32, u32), Vec<&Device>> = BTreeMap::new();
     for device in &session.devices {
         if device.kind == CoreKind::TensorCore {
@@ -335,8 +382,12 @@ fn duty_cycle_percent(session: &Session) -> f64 {
                 .map(|(start, duration, _)| (start, start.saturating_add(duration)))
         });
         busy = busy.saturating_add(Intervals::union(spans).total_ps());
-        let extents = cores.iter().flat_map(|device| [device.ops.extent(), device.modules.extent()]);
-        let whole = extents.flatten().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let extents = cores
+            .iter()
+            .flat_map(|device| [device.ops.extent(), device.modules.extent()]);
+        let whole = extents
+            .flatten()
+            .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         if let Some((start, end)) = whole {
             span = span.saturating_add(end.saturating_sub(start));
         }

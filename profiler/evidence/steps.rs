@@ -153,19 +153,37 @@ impl Steps {
             let steps = match basis {
                 StepBasis::Markers => spans(&device.steps, |_| true),
                 StepBasis::ModuleRuns(module) => spans(&device.modules, |id| id == module),
-                StepBasis::WholeCapture => {
-                    device.ops.extent().map(|(start_ps, end_ps)| Step { start_ps, end_ps, whole: true }).into_iter().collect()
-                }
+                StepBasis::WholeCapture => device
+                    .ops
+                    .extent()
+                    .map(|(start_ps, end_ps)| Step {
+                        start_ps,
+                        end_ps,
+                        whole: true,
+                    })
+                    .into_iter()
+                    .collect(),
             };
             if let Some(core) = core_steps(index, device, steps) {
                 cores.push(core);
             }
         }
-        let cut = cores.iter().map(|core| core.steps.len() - core.count()).sum();
+        let cut = cores
+            .iter()
+            .map(|core| core.steps.len() - core.count())
+            .sum();
         let time = Spread::of(slowest_of_each(&cores));
-        let slowest = cores.iter().max_by_key(|core| Spread::of(core.whole().map(Step::duration)).median_ps);
+        let slowest = cores
+            .iter()
+            .max_by_key(|core| Spread::of(core.whole().map(Step::duration)).median_ps);
         let period = slowest.map(periods).unwrap_or_default();
-        Self { basis, cores, cut, time, period: Spread::of(period) }
+        Self {
+            basis,
+            cores,
+            cut,
+            time,
+            period: Spread::of(period),
+        }
     }
 
     /// The steps of a device.
@@ -191,7 +209,10 @@ fn main_module(session: &Session, devices: &[(usize, &Device)]) -> Option<Module
             }
         }
     }
-    let best = total.iter().enumerate().max_by_key(|(id, sum)| (**sum, std::cmp::Reverse(*id)))?;
+    let best = total
+        .iter()
+        .enumerate()
+        .max_by_key(|(id, sum)| (**sum, std::cmp::Reverse(*id)))?;
     (*best.1 > 0).then_some(best.0 as ModuleId)
 }
 
@@ -221,12 +242,20 @@ fn core_steps(index: usize, device: &Device, mut steps: Vec<Step>) -> Option<Cor
     let first = steps.iter().position(|step| step.whole)?;
     let last = steps.iter().rposition(|step| step.whole)?;
     let extent = device.ops.extent().or_else(|| device.modules.extent())?;
-    let start = if first == 0 { extent.0.min(steps[0].start_ps) } else { steps[first].start_ps };
+    let start = if first == 0 {
+        extent.0.min(steps[0].start_ps)
+    } else {
+        steps[first].start_ps
+    };
     let end = match steps.get(last + 1) {
         Some(next) => next.start_ps,
         None => extent.1.max(steps[last].end_ps),
     };
-    Some(CoreSteps { device: index, steps, window_ps: (start, end) })
+    Some(CoreSteps {
+        device: index,
+        steps,
+        window_ps: (start, end),
+    })
 }
 
 /// Of the k-th whole step the slowest core's duration, for as many as all cores have.
@@ -243,5 +272,8 @@ fn slowest_of_each(cores: &[CoreSteps]) -> Vec<Picos> {
 
 fn periods(core: &CoreSteps) -> Vec<Picos> {
     let starts: Vec<u64> = core.whole().map(|step| step.start_ps).collect();
-    starts.windows(2).map(|pair| Picos(pair[1].saturating_sub(pair[0]))).collect()
+    starts
+        .windows(2)
+        .map(|pair| Picos(pair[1].saturating_sub(pair[0])))
+        .collect()
 }

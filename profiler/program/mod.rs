@@ -20,7 +20,11 @@ pub fn parse_module(_text: &str) -> (Program, crate::note::Notes) {
 }
 /// stub
 #[must_use]
-pub fn looks_like_hlo_text(_bytes: &[u8]) -> bool { false }
+pub fn looks_like_hlo_text(_bytes: &[u8]) -> bool {
+    false
+}
 /// stub
 #[must_use]
-pub fn looks_like_hlo_proto(_bytes: &[u8]) -> bool { false }
+pub fn looks_like_hlo_proto(_bytes: &[u8]) -> bool {
+    false
+}

@@ -22,7 +22,10 @@ pub(crate) fn settle(device: &mut Device) {
         device.ops.duration_ps = pick(&device.ops.duration_ps);
     }
     device.op_self_ps = self_times(&by_device.start_ps, &by_device.duration_ps);
-    for extent in [by_device.extent(), device.device_extent_ps].into_iter().flatten() {
+    for extent in [by_device.extent(), device.device_extent_ps]
+        .into_iter()
+        .flatten()
+    {
         let (start, end) = device.device_extent_ps.unwrap_or(extent);
         device.device_extent_ps = Some((start.min(extent.0), end.max(extent.1)));
     }

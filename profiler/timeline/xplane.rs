@@ -44,26 +44,35 @@ pub enum XSpaceError {
 ///
 /// # Errors
 /// When not even one plane can be read. Everything after that is a note.
-pub fn read(bytes: &[u8], host_hint: &str, builder: &mut SessionBuilder) -> Result<(), XSpaceError> {
+pub fn read(
+    bytes: &[u8],
+    host_hint: &str,
+    builder: &mut SessionBuilder,
+) -> Result<(), XSpaceError> {
     let mut planes = Vec::new();
     let mut hostname = None;
     let mut fields = Message::new(bytes);
     while let Some((number, value)) = fields.next() {
         match number {
             1 => planes.push(Plane::index(value.bytes(), builder.notes())),
-            2 => builder
-                .notes()
-                .warn("profiler-error", format!("the profiler reported: {}", shorten(value.text()))),
-            3 => builder
-                .notes()
-                .warn("profiler-warning", format!("the profiler warned: {}", shorten(value.text()))),
+            2 => builder.notes().warn(
+                "profiler-error",
+                format!("the profiler reported: {}", shorten(value.text())),
+            ),
+            3 => builder.notes().warn(
+                "profiler-warning",
+                format!("the profiler warned: {}", shorten(value.text())),
+            ),
             4 if hostname.is_none() => hostname = Some(value.text()),
             _ => {}
         }
     }
     if let Some(error) = fields.error() {
         if planes.is_empty() {
-            return Err(XSpaceError::NotXSpace { what: error.what, offset: error.offset });
+            return Err(XSpaceError::NotXSpace {
+                what: error.what,
+                offset: error.offset,
+            });
         }
         builder.notes().warn(
             "truncated-xspace",
@@ -77,7 +86,11 @@ pub fn read(bytes: &[u8], host_hint: &str, builder: &mut SessionBuilder) -> Resu
     if planes.is_empty() {
         return Err(XSpaceError::NoPlanes);
     }
-    let host = builder.host(hostname.filter(|name| !name.is_empty()).unwrap_or(host_hint));
+    let host = builder.host(
+        hostname
+            .filter(|name| !name.is_empty())
+            .unwrap_or(host_hint),
+    );
     read_planes(&planes, host, builder);
     Ok(())
 }
@@ -111,7 +124,9 @@ impl<'a> Plane<'a> {
                 }
                 5 => {
                     let (key, entry) = map_entry(value.bytes());
-                    let name = Message::new(entry).find(|(n, _)| *n == 2).map(|(_, v)| v.text());
+                    let name = Message::new(entry)
+                        .find(|(n, _)| *n == 2)
+                        .map(|(_, v)| v.text());
                     plane.stat_names.insert(key, name.unwrap_or_default());
                 }
                 6 => plane.stats.push(value.bytes()),
@@ -122,7 +137,10 @@ impl<'a> Plane<'a> {
             plane.truncated = true;
             notes.warn(
                 "bad-plane",
-                format!("plane {:?} is damaged ({error}): it was read up to there", shorten(plane.name)),
+                format!(
+                    "plane {:?} is damaged ({error}): it was read up to there",
+                    shorten(plane.name)
+                ),
             );
         }
         plane
@@ -132,9 +150,12 @@ impl<'a> Plane<'a> {
         let (id, value) = raw_stat(bytes);
         let name = self.stat_names.get(&id).copied().unwrap_or_default();
         let value = match value {
-            Stat::Ref(key) => {
-                Stat::Text(self.stat_names.get(&key.cast_signed()).copied().unwrap_or_default())
-            }
+            Stat::Ref(key) => Stat::Text(
+                self.stat_names
+                    .get(&key.cast_signed())
+                    .copied()
+                    .unwrap_or_default(),
+            ),
             other => other,
         };
         (name, value)
@@ -331,7 +352,10 @@ fn read_planes(planes: &[Plane<'_>], host: u32, builder: &mut SessionBuilder) {
             _ => None,
         })
         .collect();
-    let mut tables: Vec<Interned> = locals.iter().map(|local| Interned::new(local.metadata.len())).collect();
+    let mut tables: Vec<Interned> = locals
+        .iter()
+        .map(|local| Interned::new(local.metadata.len()))
+        .collect();
     let mut memory: FxHashMap<u64, MemoryTimeline> = FxHashMap::default();
     let mut rescaled = 0;
     let mut bad_events = 0;
@@ -349,7 +373,11 @@ fn read_planes(planes: &[Plane<'_>], host: u32, builder: &mut SessionBuilder) {
                     add_memory(&mut memory, host, &sample);
                 }
                 add_host_ops(job.name, host, std::mem::take(&mut line.host_ops), builder);
-                builder.add_thread(HostThread { host, name: job.name.to_owned(), spans: line.spans });
+                builder.add_thread(HostThread {
+                    host,
+                    name: job.name.to_owned(),
+                    spans: line.spans,
+                });
             }
             (kind, Some(device)) => add_device_line(kind, line, device, local, table, builder),
             _ => {}
@@ -362,16 +390,20 @@ fn read_planes(planes: &[Plane<'_>], host: u32, builder: &mut SessionBuilder) {
         );
     }
     if bad_events > 0 {
-        builder
-            .notes()
-            .warn("bad-events", format!("{bad_events} events are damaged and were left out"));
+        builder.notes().warn(
+            "bad-events",
+            format!("{bad_events} events are damaged and were left out"),
+        );
     }
     for device in devices.into_iter().flatten() {
         builder.add_device(device);
     }
     let mut memory: Vec<(u64, MemoryTimeline)> = memory.into_iter().collect();
     memory.sort_by_key(|(allocator, _)| *allocator);
-    builder.session.memory.extend(memory.into_iter().map(|(_, timeline)| timeline));
+    builder
+        .session
+        .memory
+        .extend(memory.into_iter().map(|(_, timeline)| timeline));
     for plane in planes {
         match plane.name {
             "/host:metadata" => read_programs(plane, builder),
@@ -388,8 +420,15 @@ fn role_of(plane: &Plane<'_>, host: u32, builder: &mut SessionBuilder) -> Option
         return Some(Role::Core(kind, ordinal));
     }
     if let Some(rest) = plane.name.strip_prefix("/device:") {
-        let foreign = !rest.starts_with("TPU") && !rest.starts_with("CUSTOM") && !rest.starts_with("CPU");
-        if foreign && !builder.session.foreign_planes.iter().any(|name| name == plane.name) {
+        let foreign =
+            !rest.starts_with("TPU") && !rest.starts_with("CUSTOM") && !rest.starts_with("CPU");
+        if foreign
+            && !builder
+                .session
+                .foreign_planes
+                .iter()
+                .any(|name| name == plane.name)
+        {
             builder.session.foreign_planes.push(plane.name.to_owned());
         }
         return None;
@@ -426,7 +465,13 @@ fn line_job<'a>(plane: usize, role: &Role, bytes: &'a [u8]) -> Option<LineJob<'a
     };
     let name = if name.is_empty() { display } else { name };
     let timestamp_ps = timestamp_ns.saturating_mul(1000);
-    Some(LineJob { plane, kind, name, bytes, timestamp_ps })
+    Some(LineJob {
+        plane,
+        kind,
+        name,
+        bytes,
+        timestamp_ps,
+    })
 }
 
 /// A plane's event metadata by local index, and the stat ids that its events use.
@@ -447,7 +492,9 @@ impl<'a> Local<'a> {
             let local = metadata.len() as u32;
             index.insert(*id, local);
             metadata.push(*bytes);
-            let name = Message::new(bytes).find(|(n, _)| *n == 2).map(|(_, v)| v.text());
+            let name = Message::new(bytes)
+                .find(|(n, _)| *n == 2)
+                .map(|(_, v)| v.text());
             match name {
                 Some("MemoryAllocation") => memory_ids[0] = Some(local),
                 Some("MemoryDeallocation") => memory_ids[1] = Some(local),
@@ -466,13 +513,23 @@ impl<'a> Local<'a> {
             hlo_module: plane.stat_id("hlo_module"),
             program_id: plane.stat_id("program_id"),
         };
-        Self { plane, metadata, index, stats, memory_ids }
+        Self {
+            plane,
+            metadata,
+            index,
+            stats,
+            memory_ids,
+        }
     }
 
     fn label(&self, local: u32) -> (&'a str, &'a str) {
         let mut name = "";
         let mut display = "";
-        let bytes = self.metadata.get(local as usize).copied().unwrap_or_default();
+        let bytes = self
+            .metadata
+            .get(local as usize)
+            .copied()
+            .unwrap_or_default();
         for (number, value) in Message::new(bytes) {
             match number {
                 2 => name = value.text(),
@@ -492,7 +549,10 @@ struct Interned {
 
 impl Interned {
     fn new(len: usize) -> Self {
-        Self { names: vec![None; len], ops: vec![None; len] }
+        Self {
+            names: vec![None; len],
+            ops: vec![None; len],
+        }
     }
 
     fn name(&mut self, local: u32, metadata: &Local<'_>, builder: &mut SessionBuilder) -> NameId {
@@ -522,7 +582,11 @@ impl Interned {
 }
 
 fn intern_op(local: u32, metadata: &Local<'_>, builder: &mut SessionBuilder) -> OpId {
-    let bytes = metadata.metadata.get(local as usize).copied().unwrap_or_default();
+    let bytes = metadata
+        .metadata
+        .get(local as usize)
+        .copied()
+        .unwrap_or_default();
     let mut op = Op::default();
     let mut program_id = None;
     let mut name = "";
@@ -563,17 +627,25 @@ fn intern_op(local: u32, metadata: &Local<'_>, builder: &mut SessionBuilder) -> 
     }
     op.module = program_id.map(|id| module_of_program(id, builder));
     let key = match (program_id, op.symbol_id) {
-        (Some(program_id), Some(symbol_id)) if symbol_id != 0 => {
-            OpKey::Symbol { program_id, symbol_id }
-        }
-        _ => OpKey::Name { module: op.module, name: op.name.clone() },
+        (Some(program_id), Some(symbol_id)) if symbol_id != 0 => OpKey::Symbol {
+            program_id,
+            symbol_id,
+        },
+        _ => OpKey::Name {
+            module: op.module,
+            name: op.name.clone(),
+        },
     };
     builder.op(key, || op)
 }
 
 /// The module of a program id: named on the modules line, or not yet.
 fn module_of_program(program_id: u64, builder: &mut SessionBuilder) -> u32 {
-    let known = builder.session.modules.iter().position(|m| m.program_id == Some(program_id));
+    let known = builder
+        .session
+        .modules
+        .iter()
+        .position(|m| m.program_id == Some(program_id));
     match known {
         Some(index) => index as u32,
         None => builder.module("", Some(program_id)),
@@ -587,7 +659,11 @@ fn read_breakdown(bytes: &[u8]) -> Vec<MemoryAccess> {
         if number != 1 {
             continue;
         }
-        let mut access = MemoryAccess { write: false, space: 0, bytes: 0 };
+        let mut access = MemoryAccess {
+            write: false,
+            space: 0,
+            bytes: 0,
+        };
         for (number, value) in Message::new(value.bytes()) {
             match number {
                 1 => access.write = value.uint() == 2,
@@ -613,7 +689,13 @@ fn read_line(job: &LineJob<'_>, local: &Local<'_>) -> LineData {
 }
 
 #[inline]
-fn read_event(value: Value<'_>, job: &LineJob<'_>, local: &Local<'_>, device_time: bool, data: &mut LineData) {
+fn read_event(
+    value: Value<'_>,
+    job: &LineJob<'_>,
+    local: &Local<'_>,
+    device_time: bool,
+    data: &mut LineData,
+) {
     let ids = &local.stats;
     let mut metadata_id = 0i64;
     let mut offset = 0u64;
@@ -665,7 +747,11 @@ fn read_event(value: Value<'_>, job: &LineJob<'_>, local: &Local<'_>, device_tim
     };
     // A negative offset is possible where clocks were aligned; it means before the first event.
     let offset = if offset.cast_signed() < 0 { 0 } else { offset };
-    let duration = if duration.cast_signed() < 0 { 0 } else { duration };
+    let duration = if duration.cast_signed() < 0 {
+        0
+    } else {
+        duration
+    };
     let start = job.timestamp_ps.saturating_add(offset);
     if job.kind == LineKind::HostThread {
         if local.memory_ids.contains(&Some(index)) {
@@ -673,7 +759,11 @@ fn read_event(value: Value<'_>, job: &LineJob<'_>, local: &Local<'_>, device_tim
             return;
         }
         if !hlo_op.is_empty() {
-            let op = HostOp { name: hlo_op.to_owned(), module: hlo_module.to_owned(), program_id };
+            let op = HostOp {
+                name: hlo_op.to_owned(),
+                module: hlo_module.to_owned(),
+                program_id,
+            };
             data.host_ops.push((start, duration, op));
             return;
         }
@@ -681,7 +771,8 @@ fn read_event(value: Value<'_>, job: &LineJob<'_>, local: &Local<'_>, device_tim
     data.spans.push(start, duration, index);
     if device_time {
         data.device_start_ps.push(device_offset.unwrap_or(start));
-        data.device_duration_ps.push(device_duration.unwrap_or(duration));
+        data.device_duration_ps
+            .push(device_duration.unwrap_or(duration));
     }
     if job.kind == LineKind::Modules {
         data.run_ids.push(run_id);
@@ -696,15 +787,25 @@ fn read_event(value: Value<'_>, job: &LineJob<'_>, local: &Local<'_>, device_tim
 
 fn stat_text<'a>(stat: Stat<'a>, local: &Local<'a>) -> &'a str {
     match stat {
-        Stat::Ref(key) => {
-            local.plane.stat_names.get(&key.cast_signed()).copied().unwrap_or_default()
-        }
+        Stat::Ref(key) => local
+            .plane
+            .stat_names
+            .get(&key.cast_signed())
+            .copied()
+            .unwrap_or_default(),
         other => other.text(),
     }
 }
 
 fn memory_sample(event: &[u8], local: &Local<'_>, time_ps: u64) -> MemorySample {
-    let mut sample = MemorySample { allocator: 0, time_ps, in_use: 0, reserved: 0, free: 0, peak: 0 };
+    let mut sample = MemorySample {
+        allocator: 0,
+        time_ps,
+        in_use: 0,
+        reserved: 0,
+        free: 0,
+        peak: 0,
+    };
     for (number, value) in Message::new(event) {
         if number != 4 {
             continue;
@@ -723,11 +824,13 @@ fn memory_sample(event: &[u8], local: &Local<'_>, time_ps: u64) -> MemorySample 
 }
 
 fn add_memory(memory: &mut FxHashMap<u64, MemoryTimeline>, host: u32, sample: &MemorySample) {
-    let timeline = memory.entry(sample.allocator).or_insert_with(|| MemoryTimeline {
-        host,
-        allocator: sample.allocator.to_string(),
-        ..MemoryTimeline::default()
-    });
+    let timeline = memory
+        .entry(sample.allocator)
+        .or_insert_with(|| MemoryTimeline {
+            host,
+            allocator: sample.allocator.to_string(),
+            ..MemoryTimeline::default()
+        });
     timeline.time_ps.push(sample.time_ps);
     timeline.in_use_bytes.push(sample.in_use);
     timeline.reserved_bytes.push(sample.reserved);
@@ -749,16 +852,24 @@ fn add_device_line(
                 *id = table.op(*id, local, builder);
             }
             // The order of a hash map does not reach the result: each entry goes to its own op.
-            #[expect(clippy::iter_over_hash_type, reason = "each entry goes to its own slot")]
+            #[expect(
+                clippy::iter_over_hash_type,
+                reason = "each entry goes to its own slot"
+            )]
             for (index, cost) in line.costs {
-                let sum = device.event_costs.entry(table.op(index, local, builder)).or_default();
+                let sum = device
+                    .event_costs
+                    .entry(table.op(index, local, builder))
+                    .or_default();
                 sum.flops = sum.flops.saturating_add(cost.flops);
                 sum.model_flops = sum.model_flops.saturating_add(cost.model_flops);
                 sum.bytes_accessed = sum.bytes_accessed.saturating_add(cost.bytes_accessed);
             }
             append(&mut device.ops, line.spans);
             device.op_device_start_ps.append(&mut line.device_start_ps);
-            device.op_device_duration_ps.append(&mut line.device_duration_ps);
+            device
+                .op_device_duration_ps
+                .append(&mut line.device_duration_ps);
         }
         LineKind::Modules => {
             for id in &mut line.spans.id {
@@ -818,7 +929,12 @@ fn append(target: &mut Track, mut source: Track) {
 }
 
 /// XLA:CPU runs operations on threads of the host: each such thread becomes a core.
-fn add_host_ops(thread: &str, host: u32, ops: Vec<(u64, u64, HostOp)>, builder: &mut SessionBuilder) {
+fn add_host_ops(
+    thread: &str,
+    host: u32,
+    ops: Vec<(u64, u64, HostOp)>,
+    builder: &mut SessionBuilder,
+) {
     if ops.is_empty() {
         return;
     }
@@ -828,13 +944,18 @@ fn add_host_ops(thread: &str, host: u32, ops: Vec<(u64, u64, HostOp)>, builder: 
         let program_id = (op.program_id != 0).then_some(op.program_id);
         let (module, _) = split_module_label(&op.module);
         let module = builder.module(module, program_id);
-        let key = OpKey::Name { module: Some(module), name: op.name.clone() };
+        let key = OpKey::Name {
+            module: Some(module),
+            name: op.name.clone(),
+        };
         let id = builder.op(key, || {
             let opcode = op.name.split('.').next().unwrap_or_default();
             Op {
                 module: Some(module),
                 name: op.name.clone(),
-                category: opcode.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned(),
+                category: opcode
+                    .trim_end_matches(|c: char| c.is_ascii_digit())
+                    .to_owned(),
                 ..Op::default()
             }
         });
@@ -899,7 +1020,9 @@ fn read_environment(plane: &Plane<'_>, host: u32, builder: &mut SessionBuilder) 
 fn read_host_counters(plane: &Plane<'_>, host: u32, builder: &mut SessionBuilder) {
     for bytes in &plane.stats {
         let (name, stat) = plane.stat(bytes);
-        let Some(host) = builder.session.hosts.get_mut(host as usize) else { return };
+        let Some(host) = builder.session.hosts.get_mut(host as usize) else {
+            return;
+        };
         match name {
             "matrix_unit_utilization_percent" => host.mxu_utilization_percent = Some(stat.double()),
             "hbm_utilization_percent" => host.hbm_utilization_percent = Some(stat.double()),
@@ -931,7 +1054,11 @@ fn read_programs(plane: &Plane<'_>, builder: &mut SessionBuilder) {
         }
         let (name, program_id) = split_module_label(label);
         let program_id = program_id.unwrap_or(id.cast_unsigned());
-        let module = builder.session.modules.iter().position(|m| m.program_id == Some(program_id));
+        let module = builder
+            .session
+            .modules
+            .iter()
+            .position(|m| m.program_id == Some(program_id));
         if let Some(module) = module {
             let module = module as u32;
             if builder.session.modules[module as usize].name.is_empty() {
@@ -940,7 +1067,12 @@ fn read_programs(plane: &Plane<'_>, builder: &mut SessionBuilder) {
             protos.push((module, proto));
         }
     }
-    let known: Vec<u32> = builder.session.programs.iter().filter_map(|p| p.module).collect();
+    let known: Vec<u32> = builder
+        .session
+        .programs
+        .iter()
+        .filter_map(|p| p.module)
+        .collect();
     protos.retain(|(module, _)| !known.contains(module));
     protos.sort_by_key(|(module, _)| *module);
     let programs: Vec<_> = protos
@@ -949,6 +1081,9 @@ fn read_programs(plane: &Plane<'_>, builder: &mut SessionBuilder) {
         .collect();
     for (module, (program, notes)) in programs {
         builder.notes().merge(notes);
-        builder.add_program(SessionProgram { module: Some(module), program });
+        builder.add_program(SessionProgram {
+            module: Some(module),
+            program,
+        });
     }
 }

@@ -1,0 +1,266 @@
+//! What an operation is, as the rules see it: one class for each kind of trouble.
+
+use serde::Serialize;
+
+use crate::program::instruction::Instruction;
+use crate::program::opcode::AsyncPart;
+use crate::program::shape::{MemorySpace, Shape};
+use crate::session::Op;
+
+/// A collective operation, whichever way it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CollectiveKind {
+    /// Every participant gets the sum.
+    AllReduce,
+    /// Every participant gets all parts.
+    AllGather,
+    /// Every participant gets its part of the sum.
+    ReduceScatter,
+    /// Every participant sends a part to every other.
+    AllToAll,
+    /// Pairs exchange.
+    CollectivePermute,
+    /// One sends to all.
+    CollectiveBroadcast,
+}
+
+impl CollectiveKind {
+    /// The name that HLO gives it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all-reduce",
+            Self::AllGather => "all-gather",
+            Self::ReduceScatter => "reduce-scatter",
+            Self::AllToAll => "all-to-all",
+            Self::CollectivePermute => "collective-permute",
+            Self::CollectiveBroadcast => "collective-broadcast",
+        }
+    }
+
+    /// Finds one in an opcode, a category or a fusion's name.
+    #[must_use]
+    pub fn find(text: &str) -> Option<Self> {
+        // `all-reduce-scatter` is XLA's name of an all-reduce fused with the slice of its result.
+        const NAMES: [(&str, CollectiveKind); 8] = [
+            ("all-reduce-scatter", CollectiveKind::ReduceScatter),
+            ("reduce-scatter", CollectiveKind::ReduceScatter),
+            ("all-reduce", CollectiveKind::AllReduce),
+            ("all-gather", CollectiveKind::AllGather),
+            ("ragged-all-to-all", CollectiveKind::AllToAll),
+            ("all-to-all", CollectiveKind::AllToAll),
+            ("collective-permute", CollectiveKind::CollectivePermute),
+            ("collective-broadcast", CollectiveKind::CollectiveBroadcast),
+        ];
+        NAMES.iter().find(|(name, _)| text.contains(name)).map(|(_, kind)| *kind)
+    }
+}
+
+/// Where a copy goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CopyRoute {
+    /// Host memory (`S(5)`) to the device, over PCIe.
+    HostToDevice,
+    /// The device to host memory (`S(5)`), over PCIe.
+    DeviceToHost,
+    /// HBM to VMEM: a prefetch that the compiler placed.
+    HbmToVmem,
+    /// VMEM to HBM.
+    VmemToHbm,
+    /// Within one memory.
+    Within,
+}
+
+impl CopyRoute {
+    /// Whether the copy crosses PCIe.
+    #[must_use]
+    pub fn is_host(self) -> bool {
+        matches!(self, Self::HostToDevice | Self::DeviceToHost)
+    }
+}
+
+/// What an operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OpClass {
+    /// A matmul or convolution, alone or with work fused to it.
+    Matmul,
+    /// A collective that blocks, or the half of an asynchronous one.
+    Collective(CollectiveKind),
+    /// Either half of an asynchronous copy.
+    AsyncCopy(CopyRoute),
+    /// A copy, transpose or reshape that only moves data.
+    DataFormatting,
+    /// A custom kernel (Pallas, Mosaic) or another custom call.
+    CustomCall,
+    /// Element by element, alone or fused.
+    Elementwise,
+    /// A reduction.
+    Reduce,
+    /// Writes at computed indices.
+    Scatter,
+    /// Reads at computed indices.
+    Gather,
+    /// Sorts, or takes the k largest.
+    Sort,
+    /// Writes a slice into a larger array.
+    DynamicUpdateSlice,
+    /// Reads a slice.
+    Slice,
+    /// Adds zeros around an array.
+    Pad,
+    /// Random numbers.
+    Random,
+    /// A loop, a branch or a call: its time is that of the operations inside.
+    ControlFlow,
+    /// Data from or to the host through the infeed, outfeed, send and recv.
+    HostTransfer,
+    /// Something else.
+    Other,
+}
+
+impl OpClass {
+    /// A name for tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Matmul => "matmul",
+            Self::Collective(kind) => kind.name(),
+            Self::AsyncCopy(route) if route.is_host() => "host copy",
+            Self::AsyncCopy(_) => "async copy",
+            Self::DataFormatting => "data formatting",
+            Self::CustomCall => "custom call",
+            Self::Elementwise => "elementwise",
+            Self::Reduce => "reduce",
+            Self::Scatter => "scatter",
+            Self::Gather => "gather",
+            Self::Sort => "sort",
+            Self::DynamicUpdateSlice => "dynamic-update-slice",
+            Self::Slice => "slice",
+            Self::Pad => "pad",
+            Self::Random => "random",
+            Self::ControlFlow => "control flow",
+            Self::HostTransfer => "host transfer",
+            Self::Other => "other",
+        }
+    }
+
+    /// Tells the class from XProf's category, the instruction and the opcodes fused into it.
+    #[must_use]
+    pub fn of(op: &Op, instruction: Option<&Instruction>, fused: &[&str]) -> Self {
+        let category = op.category.as_str();
+        let opcode = instruction.map_or("", |i| i.opcode.as_str());
+        if let Some(kind) = collective(op, opcode, fused) {
+            return Self::Collective(kind);
+        }
+        if is_async_copy(category, opcode, &op.name) {
+            return Self::AsyncCopy(instruction.map_or(CopyRoute::Within, route));
+        }
+        if let Some(class) = by_category(category) {
+            return class;
+        }
+        let framework = op.framework_op.trim_end_matches(':');
+        let framework = framework.rsplit('/').next().unwrap_or_default();
+        for name in [opcode].into_iter().chain(fused.iter().copied()).chain([framework]) {
+            if let Some(class) = by_opcode(name) {
+                return class;
+            }
+        }
+        match category {
+            "loop fusion" | "non-fusion elementwise" | "fusion" => Self::Elementwise,
+            "output fusion" | "input fusion" => Self::Reduce,
+            _ if opcode == "fusion" => Self::Elementwise,
+            _ => Self::Other,
+        }
+    }
+}
+
+fn collective(op: &Op, opcode: &str, fused: &[&str]) -> Option<CollectiveKind> {
+    if let Some(kind) = CollectiveKind::find(&op.category).or_else(|| CollectiveKind::find(opcode)) {
+        return Some(kind);
+    }
+    let wrapped = matches!(opcode, "async-start" | "async-done" | "async-update" | "fusion" | "custom-call");
+    if wrapped {
+        return CollectiveKind::find(&op.name)
+            .or_else(|| fused.iter().find_map(|name| CollectiveKind::find(name)));
+    }
+    None
+}
+
+fn is_async_copy(category: &str, opcode: &str, name: &str) -> bool {
+    matches!(category, "copy-start" | "copy-done" | "async-start" | "async-done")
+        || matches!(opcode, "copy-start" | "copy-done")
+        || (opcode.starts_with("async-") && (name.starts_with("slice") || name.starts_with("copy")))
+}
+
+/// Where a copy goes, from the memory spaces of its shapes: a start's result is
+/// `(destination, source, context)`, a done's operand is that tuple.
+fn route(instruction: &Instruction) -> CopyRoute {
+    let spaces = |shape: &Shape| -> Vec<MemorySpace> {
+        shape.arrays().iter().map(|array| array.memory_space()).collect()
+    };
+    let done = matches!(instruction.opcode.async_part(), Some((AsyncPart::Done, _)));
+    let (from, to) = if done {
+        let to = spaces(&instruction.shape).first().copied();
+        let tuple = instruction.operands.first().and_then(|o| o.shape.as_ref()).map(spaces);
+        let from = tuple.and_then(|spaces| spaces.get(1).copied());
+        (from, to)
+    } else {
+        let tuple = spaces(&instruction.shape);
+        let from = instruction.operands.first().and_then(|o| o.shape.as_ref()).map(spaces);
+        let from = from.and_then(|spaces| spaces.first().copied()).or_else(|| tuple.get(1).copied());
+        // copy-start lists the destination first, async-start its inputs.
+        let copy = instruction.opcode.as_str() == "copy-start";
+        let to = if copy { tuple.first() } else { tuple.get(1) };
+        (from, to.copied())
+    };
+    match (from.unwrap_or(MemorySpace::Hbm), to.unwrap_or(MemorySpace::Hbm)) {
+        (MemorySpace::Host, MemorySpace::Host) => CopyRoute::Within,
+        (MemorySpace::Host, _) => CopyRoute::HostToDevice,
+        (_, MemorySpace::Host) => CopyRoute::DeviceToHost,
+        (MemorySpace::Hbm, MemorySpace::Vmem) => CopyRoute::HbmToVmem,
+        (MemorySpace::Vmem, MemorySpace::Hbm) => CopyRoute::VmemToHbm,
+        _ => CopyRoute::Within,
+    }
+}
+
+fn by_category(category: &str) -> Option<OpClass> {
+    Some(match category {
+        "convolution fusion" | "convolution" | "dot" | "matmul" => OpClass::Matmul,
+        "data formatting" | "copy" | "transpose" | "reshape" => OpClass::DataFormatting,
+        "while" | "conditional" | "call" | "megacore fusion" => OpClass::ControlFlow,
+        "infeed" | "outfeed" | "host send" | "host send-done" | "host recv" | "host recv-done" => {
+            OpClass::HostTransfer
+        }
+        "dynamic-update-slice" => OpClass::DynamicUpdateSlice,
+        "dynamic-slice" | "slice" => OpClass::Slice,
+        "scatter" | "select-and-scatter" => OpClass::Scatter,
+        "gather" => OpClass::Gather,
+        "sort" => OpClass::Sort,
+        "pad" => OpClass::Pad,
+        "reduce" | "reduce-window" => OpClass::Reduce,
+        "rng-bit-generator" | "rng" => OpClass::Random,
+        _ => return None,
+    })
+}
+
+fn by_opcode(name: &str) -> Option<OpClass> {
+    Some(match name {
+        "convolution" | "dot" | "dot_general" | "conv_general_dilated" | "ragged-dot" => OpClass::Matmul,
+        "scatter" | "scatter-add" | "scatter_add" => OpClass::Scatter,
+        "gather" => OpClass::Gather,
+        "sort" | "topk" | "top_k" | "approx_top_k" => OpClass::Sort,
+        "dynamic-update-slice" | "dynamic_update_slice" => OpClass::DynamicUpdateSlice,
+        "dynamic-slice" | "dynamic_slice" | "slice" => OpClass::Slice,
+        "custom-call" => OpClass::CustomCall,
+        "copy" | "transpose" | "reshape" => OpClass::DataFormatting,
+        "reduce" | "reduce-window" | "reduce_sum" | "reduce_max" | "argmax" => OpClass::Reduce,
+        "rng-bit-generator" | "rng" | "threefry2x32" | "random_bits" => OpClass::Random,
+        "while" | "conditional" | "call" => OpClass::ControlFlow,
+        "infeed" | "outfeed" | "send" | "recv" => OpClass::HostTransfer,
+        "pad" => OpClass::Pad,
+        _ => return None,
+    })
+}

@@ -1,0 +1,210 @@
+//! Which chip it is and what it can do, each figure with where it comes from.
+
+use serde::Serialize;
+
+use crate::chip::{ChipFacts, Generation};
+use crate::session::Session;
+
+/// How the chip is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChipBasis {
+    /// The profile's plane says so.
+    Stated,
+    /// The user said so.
+    Given,
+    /// It follows from the evidence, and could be wrong.
+    Inferred,
+}
+
+/// The chip of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chip {
+    /// Which generation.
+    pub generation: Generation,
+    /// How it is known.
+    pub basis: ChipBasis,
+    /// Why, in words.
+    pub reason: String,
+    /// What is known of the generation.
+    pub facts: ChipFacts,
+}
+
+/// A rate with its source.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Peak {
+    /// The value in the unit that the field's name says.
+    pub value: f64,
+    /// Where it is from.
+    pub source: String,
+}
+
+/// Peaks of one device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Peaks {
+    /// bf16 matmul rate in TFLOP/s (10¹²).
+    pub bf16_tflops: Option<Peak>,
+    /// fp8 matmul rate in TFLOP/s.
+    pub fp8_tflops: Option<Peak>,
+    /// int8 matmul rate in TOP/s.
+    pub int8_tops: Option<Peak>,
+    /// HBM bandwidth in GB/s (10⁹).
+    pub hbm_gb_per_s: Option<Peak>,
+    /// VMEM read bandwidth in GB/s (10⁹).
+    pub vmem_read_gb_per_s: Option<Peak>,
+    /// VMEM write bandwidth in GB/s (10⁹).
+    pub vmem_write_gb_per_s: Option<Peak>,
+    /// ICI, all links of the device, in one direction, in GB/s (10⁹).
+    pub ici_gb_per_s: Option<Peak>,
+    /// PCIe in one direction, in GB/s (10⁹).
+    pub pcie_gb_per_s: Option<Peak>,
+    /// HBM of the device in bytes.
+    pub hbm_bytes: Option<Peak>,
+}
+
+impl Peaks {
+    /// The matmul rate for an operand dtype (HLO name) in TFLOP/s.
+    #[must_use]
+    pub fn matmul_tflops(&self, dtype: &str) -> Option<f64> {
+        let bf16 = self.bf16_tflops.as_ref().map(|peak| peak.value);
+        let or_bf16 = |peak: &Option<Peak>| peak.as_ref().map(|peak| peak.value).or(bf16);
+        match dtype {
+            dtype if dtype.starts_with("f8") => or_bf16(&self.fp8_tflops),
+            "s8" | "u8" | "s4" | "u4" => or_bf16(&self.int8_tops),
+            _ => bf16,
+        }
+    }
+
+    /// Peaks of a device: what the profile states, else the chip's facts.
+    #[must_use]
+    pub fn of(session: &Session, chip: Option<&Chip>) -> Self {
+        let mut peaks = chip.map(|chip| from_facts(&chip.facts)).unwrap_or_default();
+        let Some((_, device)) = session.tensor_cores().next() else { return peaks };
+        let stated = |value: Option<f64>, name: &str| {
+            value.map(|value| Peak { value, source: format!("plane stat {name}") })
+        };
+        let given = &device.peaks;
+        let mut prefer = |slot: &mut Option<Peak>, value: Option<Peak>| {
+            if value.is_some() {
+                *slot = value;
+            }
+        };
+        prefer(&mut peaks.bf16_tflops, stated(given.peak_tflops, "peak_teraflops_per_second"));
+        prefer(
+            &mut peaks.hbm_gb_per_s,
+            stated(given.peak_hbm_gb_per_s, "peak_hbm_bw_gigabytes_per_second"),
+        );
+        prefer(
+            &mut peaks.vmem_read_gb_per_s,
+            stated(given.peak_vmem_read_gb_per_s, "peak_vmem_rd_bw_gigabytes_per_second"),
+        );
+        prefer(
+            &mut peaks.vmem_write_gb_per_s,
+            stated(given.peak_vmem_write_gb_per_s, "peak_vmem_wr_bw_gigabytes_per_second"),
+        );
+        peaks
+    }
+}
+
+fn from_facts(facts: &ChipFacts) -> Peaks {
+    let devices = f64::from(facts.devices_per_chip.value.max(1));
+    let rate = |dtype: &str| {
+        facts
+            .peak_tflops_per_chip
+            .get(dtype)
+            .map(|peak| Peak { value: peak.value / devices, source: peak.source.clone() })
+    };
+    let share = |figure: &Option<crate::chip::Sourced<f64>>, factor: f64| {
+        figure.as_ref().map(|f| Peak { value: f.value * factor / devices, source: f.source.clone() })
+    };
+    Peaks {
+        bf16_tflops: rate("bf16"),
+        fp8_tflops: rate("fp8"),
+        int8_tops: rate("int8"),
+        hbm_gb_per_s: share(&Some(facts.hbm_gb_per_s_per_chip.clone()), 1.0),
+        vmem_read_gb_per_s: None,
+        vmem_write_gb_per_s: None,
+        // The facts add both directions of all links.
+        ici_gb_per_s: share(&facts.ici_gb_per_s_per_chip, 0.5),
+        pcie_gb_per_s: share(&facts.pcie_gb_per_s_per_chip, 1.0),
+        hbm_bytes: share(&Some(facts.hbm_gib_per_chip.clone()), (1u64 << 30) as f64),
+    }
+}
+
+impl Chip {
+    /// Finds the chip: the plane's word first, then the user's, then what the evidence allows.
+    ///
+    /// `facts` are those of all generations.
+    #[must_use]
+    pub fn find(session: &Session, given: Option<Generation>, facts: &[ChipFacts]) -> Option<Self> {
+        let of = |generation: Generation| facts.iter().find(|f| f.generation == generation).cloned();
+        let stated = session.devices.iter().find_map(|device| {
+            let name = device.peaks.device_type.as_deref()?;
+            Some((Generation::parse(name)?, name))
+        });
+        if let Some((generation, name)) = stated {
+            let reason = format!("plane stat device_type_string is {name:?}");
+            return Some(Self { generation, basis: ChipBasis::Stated, reason, facts: of(generation)? });
+        }
+        if let Some(generation) = given {
+            let reason = "given with --chip".to_owned();
+            return Some(Self { generation, basis: ChipBasis::Given, reason, facts: of(generation)? });
+        }
+        let (generation, reason) = infer(session, facts)?;
+        Some(Self { generation, basis: ChipBasis::Inferred, reason, facts: of(generation)? })
+    }
+}
+
+/// Infers the chip from rates that only some chips reach, and from lines that only some write.
+///
+/// A matmul at more than a chip's peak excludes that chip; of those left, the one with the lowest
+/// peak that the fastest op still uses to a plausible degree is taken.
+fn infer(session: &Session, facts: &[ChipFacts]) -> Option<(Generation, String)> {
+    let mut fastest = 0.0f64;
+    let mut fastest_op = "";
+    for (_, device) in session.tensor_cores() {
+        for (i, id) in device.ops.id.iter().enumerate() {
+            let Some(op) = session.ops.get(*id as usize) else { continue };
+            if op.category != "convolution fusion" && op.category != "convolution" {
+                continue;
+            }
+            let duration = device.op_device_duration_ps[i];
+            // Durations below a microsecond are too coarse to judge a rate by.
+            if duration < 1_000_000 {
+                continue;
+            }
+            let flops = op.flops.or(op.model_flops).unwrap_or(0) as f64;
+            let rate = flops / duration as f64;
+            if rate > fastest {
+                fastest = rate;
+                fastest_op = &op.name;
+            }
+        }
+    }
+    if fastest <= 0.0 {
+        return None;
+    }
+    let overlay_v7 = session.names.iter().any(|name| name == "TC Overlay");
+    let mut fitting: Vec<(f64, Generation)> = facts
+        .iter()
+        .filter_map(|f| Some((f.peak_tflops_per_device("bf16")?, f.generation)))
+        .filter(|(peak, _)| fastest <= *peak * 1.02)
+        .collect();
+    fitting.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // Real matmuls reach at most about 95 % of peak; a chip that would be used beyond that is out.
+    let (peak, generation) = fitting
+        .iter()
+        .find(|(peak, generation)| {
+            fastest <= peak * 0.95 && (!overlay_v7 || *generation == Generation::Tpu7x)
+        })
+        .or(fitting.last())
+        .copied()?;
+    Some((
+        generation,
+        format!(
+            "the fastest matmul ({fastest_op}) runs at {fastest:.0} TFLOP/s, which is {:.0} % of {}'s peak and above what smaller chips reach; give --chip to be sure",
+            100.0 * fastest / peak,
+            generation.name()
+        ),
+    ))
+}
