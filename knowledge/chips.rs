@@ -4,8 +4,6 @@ use std::sync::LazyLock;
 
 use profiler::chip::{ChipFacts, Generation};
 
-use crate::DataError;
-
 /// The data files, in the order of [`Generation::ALL`].
 const FILES: [(&str, &str); Generation::ALL.len()] = [
     ("chips/v2.toml", include_str!("data/chips/v2.toml")),
@@ -17,53 +15,41 @@ const FILES: [(&str, &str); Generation::ALL.len()] = [
     ("chips/tpu7x.toml", include_str!("data/chips/tpu7x.toml")),
 ];
 
-/// What is known of every generation, oldest first.
-///
-/// # Errors
-///
-/// A data file that does not parse. The files are part of the program and a test parses them, so
-/// this says that the program was built wrongly.
-pub fn chips() -> Result<&'static [ChipFacts], &'static DataError> {
-    static CHIPS: LazyLock<Result<Vec<ChipFacts>, DataError>> = LazyLock::new(|| {
+/// What is known of every generation, in the order of [`Generation::ALL`].
+#[must_use]
+pub fn chips() -> &'static [ChipFacts] {
+    static CHIPS: LazyLock<Vec<ChipFacts>> = LazyLock::new(|| {
         FILES
             .iter()
-            .map(|(file, text)| crate::parse(file, text))
+            .map(|(file, text)| crate::parse(file, text).expect("the tests parse each file"))
             .collect()
     });
-    CHIPS.as_deref()
+    &CHIPS
 }
 
-/// What is known of one generation; `None` only if the data files are broken, see [`chips`].
+/// What is known of one generation.
 ///
 /// ```
 /// use profiler::chip::Generation;
 ///
-/// let v6e = knowledge::chips::chip(Generation::V6e).expect("v6e has a data file");
+/// let v6e = knowledge::chips::chip(Generation::V6e);
 /// assert_eq!(v6e.peak_tflops_per_device("bf16"), Some(918.0));
 /// ```
 #[must_use]
-pub fn chip(generation: Generation) -> Option<&'static ChipFacts> {
+pub fn chip(generation: Generation) -> &'static ChipFacts {
     chips()
-        .ok()?
         .iter()
         .find(|chip| chip.generation == generation)
+        .expect("the tests find a file for each generation")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn all() -> &'static [ChipFacts] {
-        chips().expect("every chip file parses")
-    }
-
-    fn of(generation: Generation) -> &'static ChipFacts {
-        chip(generation).expect("every generation has a file")
-    }
-
     #[test]
-    fn there_is_one_file_a_generation_oldest_first() {
-        let found: Vec<Generation> = all().iter().map(|chip| chip.generation).collect();
+    fn there_is_one_file_for_each_generation_in_their_order() {
+        let found: Vec<Generation> = chips().iter().map(|chip| chip.generation).collect();
         assert_eq!(found, Generation::ALL);
     }
 
@@ -94,7 +80,7 @@ mod tests {
 
     #[test]
     fn peaks_follow_from_units_and_clock() {
-        for chip in all() {
+        for chip in chips() {
             let bf16 = chip
                 .peak_tflops_per_core("bf16")
                 .expect("every chip multiplies bf16");
@@ -120,7 +106,7 @@ mod tests {
 
     #[test]
     fn figures_of_a_chip_fit_each_other() {
-        for chip in all() {
+        for chip in chips() {
             let who = chip.generation;
             let bf16 = chip
                 .peak_tflops_per_chip("bf16")
@@ -169,17 +155,17 @@ mod tests {
 
     #[test]
     fn well_known_figures_are_as_published() {
-        let v6e = of(Generation::V6e);
+        let v6e = chip(Generation::V6e);
         assert_eq!(v6e.peak_tflops_per_device("int8"), Some(1836.0));
         assert_eq!(v6e.hbm_bytes_per_device(), 32 << 30);
         let ridge = 918.0e3 / 1638.0;
         assert!((ridge - 560.4_f64).abs() < 0.1);
 
-        let v5p = of(Generation::V5p);
+        let v5p = chip(Generation::V5p);
         assert_eq!(v5p.peak_tflops_per_core("bf16"), Some(229.5));
         assert_eq!(v5p.hbm_gb_per_s_per_core(), 1382.5);
 
-        let tpu7x = of(Generation::Tpu7x);
+        let tpu7x = chip(Generation::Tpu7x);
         assert_eq!(tpu7x.peak_tflops_per_device("bf16"), Some(1153.5));
         assert_eq!(tpu7x.peak_tflops_per_device("f8e4m3fn"), Some(2307.0));
         assert_eq!(tpu7x.peak_tflops_per_device("s8"), Some(1153.5));

@@ -15,18 +15,21 @@
 //! carries its own peaks these are to be preferred, since they are what the run's own runtime
 //! believed of its device.
 
+pub mod advice;
+mod beta;
 pub mod chips;
+pub mod efficiency;
 
 use serde::de::DeserializeOwned;
 
 /// A data file of this crate that does not say what it should.
 #[derive(Debug, thiserror::Error)]
 #[error("the built-in data file {file} is not as expected: {reason}; rebuild from clean sources")]
-pub struct DataError {
+struct DataError {
     /// The file, below `knowledge/data`.
-    pub file: String,
+    file: String,
     /// What the parser found.
-    pub reason: String,
+    reason: String,
 }
 
 /// Parses a data file.
