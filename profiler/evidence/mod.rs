@@ -2,4 +2,194 @@
 //!
 //! Everything a rule needs, computed once. Pure and deterministic.
 
+pub mod class;
+pub mod cores;
+pub mod ops;
+pub mod peaks;
 pub mod steps;
+
+use rustc_hash::FxHashMap;
+
+use crate::chip::{ChipFacts, Generation};
+use crate::memory::{MemoryPeak, MemoryTimeline};
+use crate::session::{ModuleId, OpId, Session};
+use crate::units::Picos;
+
+pub use class::{CollectiveKind, CopyRoute, OpClass};
+pub use cores::{CoreTime, Gap};
+pub use ops::{BoundBy, OpProfile};
+pub use peaks::{Chip, Peaks};
+pub use steps::{Spread, StepBasis, Steps};
+
+/// A session and all that follows from it.
+#[derive(Clone, Debug)]
+pub struct Evidence<'s> {
+    /// The session.
+    pub session: &'s Session,
+    /// The chip, if it is known.
+    pub chip: Option<Chip>,
+    /// Peaks of one device.
+    pub peaks: Peaks,
+    /// Where the program repeats itself.
+    pub steps: Steps,
+    /// Busy and idle time of each core.
+    pub cores: Vec<CoreTime>,
+    /// The longest gaps, longest first.
+    pub gaps: Vec<Gap>,
+    /// Operations that ran, longest self time a step first.
+    pub ops: Vec<OpProfile>,
+    /// Runs of each module that ran, longest total first.
+    pub modules: Vec<ModuleRuns>,
+    index: Vec<Option<usize>>,
+    names: FxHashMap<(Option<ModuleId>, &'s str), usize>,
+    users: Vec<Vec<usize>>,
+}
+
+/// Runs of one program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModuleRuns {
+    /// Which program.
+    pub module: ModuleId,
+    /// Runs over all cores, and their durations.
+    pub time: Spread,
+    /// Sum over all cores.
+    pub total_ps: Picos,
+}
+
+impl<'s> Evidence<'s> {
+    /// Gathers the evidence of a session. `facts` are those of all chip generations, `given` is
+    /// the chip that the user named.
+    #[must_use]
+    pub fn gather(session: &'s Session, given: Option<Generation>, facts: &[ChipFacts]) -> Self {
+        let chip = Chip::find(session, given, facts);
+        let peaks = Peaks::of(session, chip.as_ref());
+        let steps = Steps::find(session);
+        let (cores, gaps) = cores::core_times(session, &steps);
+        let ops = ops::op_profiles(session, &steps, &peaks);
+        let mut index = vec![None; session.ops.len()];
+        for (position, op) in ops.iter().enumerate() {
+            index[op.id as usize] = Some(position);
+        }
+        let names: FxHashMap<_, _> = ops
+            .iter()
+            .enumerate()
+            .map(|(position, op)| ((op.module, session.op(op.id).name.as_str()), position))
+            .collect();
+        let mut users = vec![Vec::new(); ops.len()];
+        for (position, op) in ops.iter().enumerate() {
+            for operand in op.instruction.iter().flat_map(|instruction| &instruction.operands) {
+                if let Some(producer) = names.get(&(op.module, operand.name.as_str())) {
+                    users[*producer].push(position);
+                }
+            }
+        }
+        let modules = module_runs(session);
+        Self { session, chip, peaks, steps, cores, gaps, ops, modules, index, names, users }
+    }
+
+    /// The profile of an operation, if it ran.
+    #[must_use]
+    pub fn op(&self, id: OpId) -> Option<&OpProfile> {
+        self.index.get(id as usize).copied().flatten().and_then(|at| self.ops.get(at))
+    }
+
+    /// The operation of that name in that module, if it ran.
+    #[must_use]
+    pub fn find_op(&self, module: Option<ModuleId>, name: &str) -> Option<&OpProfile> {
+        self.names.get(&(module, name)).and_then(|position| self.ops.get(*position))
+    }
+
+    /// The operations that ran and whose results an operation reads, in operand order.
+    pub fn producers_of(&self, op: &OpProfile) -> impl Iterator<Item = &OpProfile> {
+        let module = op.module;
+        let operands = op.instruction.iter().flat_map(|instruction| &instruction.operands);
+        let names: Vec<String> = operands.map(|operand| operand.name.clone()).collect();
+        names.into_iter().filter_map(move |name| self.find_op(module, &name))
+    }
+
+    /// The operations that ran and read an operation's result.
+    pub fn users_of(&self, op: &OpProfile) -> impl Iterator<Item = &OpProfile> {
+        let position = self.index.get(op.id as usize).copied().flatten();
+        let users = position.and_then(|position| self.users.get(position));
+        users.into_iter().flatten().filter_map(|position| self.ops.get(*position))
+    }
+
+    /// The source line of an operation, or of the nearest one that it feeds or reads: the halves
+    /// of asynchronous copies have none of their own.
+    #[must_use]
+    pub fn source_near(&self, op: &OpProfile) -> Option<&str> {
+        let mut seen = vec![op.id];
+        let mut ring: Vec<&OpProfile> = vec![op];
+        for _ in 0..3 {
+            if let Some(found) =
+                ring.iter().map(|op| self.session.op(op.id).source.as_str()).find(|s| !s.is_empty())
+            {
+                return Some(found);
+            }
+            let mut next = Vec::new();
+            for op in ring {
+                for near in self.users_of(op).chain(self.producers_of(op)) {
+                    if !seen.contains(&near.id) && seen.len() < 64 {
+                        seen.push(near.id);
+                        next.push(near);
+                    }
+                }
+            }
+            ring = next;
+        }
+        ring.iter().map(|op| self.session.op(op.id).source.as_str()).find(|s| !s.is_empty())
+    }
+
+    /// The fullest device memory that the runtime reported, over all devices.
+    #[must_use]
+    pub fn memory_peak(&self) -> Option<MemoryPeak> {
+        let peaks = self.session.memory.iter().filter_map(MemoryTimeline::peak);
+        peaks.max_by_key(|peak| peak.used_bytes)
+    }
+
+    /// The time of a step that shares are of: the median over steps of the slowest core.
+    #[must_use]
+    pub fn step_time(&self) -> Picos {
+        self.steps.time.median_ps
+    }
+
+    /// A time as a share of the step.
+    #[must_use]
+    pub fn share_of_step(&self, time_ps: f64) -> f64 {
+        let step = self.step_time().0 as f64;
+        if step > 0.0 { time_ps / step } else { 0.0 }
+    }
+
+    /// A value of each core, averaged per step.
+    #[must_use]
+    pub fn mean_per_step(&self, of: impl Fn(&CoreTime) -> Picos) -> f64 {
+        if self.cores.is_empty() {
+            return 0.0;
+        }
+        let sum: f64 = self.cores.iter().map(|core| of(core).0 as f64 / core.steps.max(1) as f64).sum();
+        sum / self.cores.len() as f64
+    }
+}
+
+fn module_runs(session: &Session) -> Vec<ModuleRuns> {
+    let mut durations: Vec<Vec<Picos>> = vec![Vec::new(); session.modules.len()];
+    for (_, device) in session.analysed_cores() {
+        for (_, duration, module) in device.modules.iter() {
+            if let Some(list) = durations.get_mut(module as usize) {
+                list.push(Picos(duration));
+            }
+        }
+    }
+    let mut runs: Vec<ModuleRuns> = durations
+        .into_iter()
+        .enumerate()
+        .filter(|(_, list)| !list.is_empty())
+        .map(|(module, list)| ModuleRuns {
+            module: module as ModuleId,
+            total_ps: list.iter().copied().sum(),
+            time: Spread::of(list),
+        })
+        .collect();
+    runs.sort_by_key(|run| (std::cmp::Reverse(run.total_ps), run.module));
+    runs
+}

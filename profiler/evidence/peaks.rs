@@ -84,7 +84,7 @@ impl Peaks {
             value.map(|value| Peak { value, source: format!("plane stat {name}") })
         };
         let given = &device.peaks;
-        let mut prefer = |slot: &mut Option<Peak>, value: Option<Peak>| {
+        let prefer = |slot: &mut Option<Peak>, value: Option<Peak>| {
             if value.is_some() {
                 *slot = value;
             }

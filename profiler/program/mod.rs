@@ -1,30 +1,39 @@
 //! HLO programs: shapes, instructions, modules, their cost and their memory.
+//!
+//! ```text
+//! HLO text   ──> hlo_text  ─┐
+//!                           ├─> Program: one graph of instructions ──> cost, matmul, attention
+//! xla.HloProto ─> hlo_proto ┘            └─ BufferAssignment ──> buffers (peak memory)
+//! ```
+//!
+//! A trace often carries only single instructions (`long_name`): [`hlo_text::parse_instruction`]
+//! reads one, and [`cost`] says of it what can be said without the rest of the program.
 
-/// One HLO module.
-#[derive(Clone, Debug, Default)]
-pub struct Program {
-    /// The module's name.
-    pub name: String,
-}
+mod attributes;
+pub mod collective;
+pub mod dtype;
+pub mod frames;
+mod graph;
+pub mod hlo_text;
+pub mod instruction;
+pub mod opcode;
+#[cfg(test)]
+mod real_data;
+mod scan;
+pub mod shape;
+pub mod shape_text;
+
+pub use graph::{Computation, ComputationId, Edge, OpId, Program};
+pub(crate) use graph::{ComputationParts, ProgramParts};
+
+pub use hlo_text::{looks_like_hlo_text, parse_instruction, parse_module};
+pub use instruction::Instruction;
 
 /// Reads an `HloProto`.
 #[must_use]
 pub fn read_hlo_proto(_bytes: &[u8]) -> (Program, crate::note::Notes) {
     (Program::default(), crate::note::Notes::default())
 }
-
 /// stub
 #[must_use]
-pub fn parse_module(_text: &str) -> (Program, crate::note::Notes) {
-    (Program::default(), crate::note::Notes::default())
-}
-/// stub
-#[must_use]
-pub fn looks_like_hlo_text(_bytes: &[u8]) -> bool {
-    false
-}
-/// stub
-#[must_use]
-pub fn looks_like_hlo_proto(_bytes: &[u8]) -> bool {
-    false
-}
+pub fn looks_like_hlo_proto(_bytes: &[u8]) -> bool { false }

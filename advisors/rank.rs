@@ -1,0 +1,184 @@
+//! Drafts become findings: savings are limited to the time that is there, severity and confidence
+//! are set, and findings are put in order.
+
+use std::collections::BTreeMap;
+
+use profiler::evidence::Evidence;
+
+use crate::finding::{Bucket, Claim, Confidence, Draft, Finding, OpMention, Saving, Severity};
+use crate::rule::{Context, Rule};
+
+/// Findings list at most this many operations; the count says how many there are.
+const OPS_LISTED: usize = 12;
+/// Shares of the step from which a finding is high or medium.
+const HIGH_SHARE: f64 = 0.05;
+const MEDIUM_SHARE: f64 = 0.01;
+
+/// Findings in order, and what all of them together are expected to save.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranked {
+    /// Largest expected value (saving times probability) first; findings without a saving last.
+    pub findings: Vec<Finding>,
+    /// Expected saving of all changes together if all work, in milliseconds a step.
+    pub combined_ms: f64,
+}
+
+/// Runs rules over the evidence and ranks what they found.
+#[must_use]
+pub fn advise(evidence: &Evidence<'_>, rules: &[&dyn Rule]) -> Ranked {
+    let context = Context { evidence };
+    let mut findings = Vec::new();
+    let mut claims = Vec::new();
+    for rule in rules {
+        for draft in rule.check(&context) {
+            let claim = draft.claim.as_ref().map(|claim| limit(claim, &context));
+            let saving = claim.as_ref().map(|claim| saving_of(claim, &context));
+            claims.extend(claim);
+            findings.push(finding_of(*rule, draft, saving, &context));
+        }
+    }
+    let value = |finding: &Finding| {
+        finding.saving.as_ref().map_or(-1.0, |s| s.expected_ms * finding.confidence.probability)
+    };
+    findings.sort_by(|a, b| {
+        value(b)
+            .total_cmp(&value(a))
+            .then_with(|| a.code.cmp(&b.code))
+            .then_with(|| a.fingerprint.cmp(&b.fingerprint))
+    });
+    Ranked { findings, combined_ms: combined_ms(&claims, &context) }
+}
+
+/// Limits a claim to the capacity of its buckets and orders its band.
+fn limit(claim: &Claim, context: &Context<'_>) -> Claim {
+    let capacity: f64 = unique(&claim.buckets).map(|bucket| context.capacity_ms(bucket)).sum();
+    let finite = |value: f64| if value.is_finite() { value.max(0.0) } else { 0.0 };
+    let upper_bound_ms = finite(claim.upper_bound_ms).min(capacity);
+    let expected_ms = finite(claim.expected_ms).min(upper_bound_ms);
+    Claim {
+        expected_ms,
+        low_ms: finite(claim.low_ms).min(expected_ms),
+        high_ms: finite(claim.high_ms).max(expected_ms).min(upper_bound_ms),
+        upper_bound_ms,
+        ..claim.clone()
+    }
+}
+
+fn unique(buckets: &[Bucket]) -> impl Iterator<Item = Bucket> {
+    let mut sorted = buckets.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    sorted.into_iter()
+}
+
+fn saving_of(claim: &Claim, context: &Context<'_>) -> Saving {
+    Saving {
+        expected_ms: claim.expected_ms,
+        low_ms: claim.low_ms,
+        high_ms: claim.high_ms,
+        upper_bound_ms: claim.upper_bound_ms,
+        share_of_step: context.share(claim.expected_ms),
+        basis: claim.basis,
+        formula: claim.formula.clone(),
+    }
+}
+
+/// Savings that overlap do not add up: of what one change leaves of a bucket, the next takes its
+/// own share.
+fn combined_ms(claims: &[Claim], context: &Context<'_>) -> f64 {
+    let mut left: BTreeMap<Bucket, f64> = BTreeMap::new();
+    for claim in claims {
+        let capacity: f64 = unique(&claim.buckets).map(|bucket| context.capacity_ms(bucket)).sum();
+        if capacity <= 0.0 {
+            continue;
+        }
+        let share = (claim.expected_ms / capacity).min(1.0);
+        for bucket in unique(&claim.buckets) {
+            *left.entry(bucket).or_insert(1.0) *= 1.0 - share;
+        }
+    }
+    left.iter().map(|(bucket, left)| context.capacity_ms(*bucket) * (1.0 - left)).sum()
+}
+
+fn severity_of(saving: Option<&Saving>) -> Severity {
+    match saving {
+        Some(saving) if saving.share_of_step >= HIGH_SHARE => Severity::High,
+        Some(saving) if saving.share_of_step >= MEDIUM_SHARE => Severity::Medium,
+        Some(saving) if saving.expected_ms > 0.0 => Severity::Low,
+        _ => Severity::Info,
+    }
+}
+
+fn finding_of(
+    rule: &dyn Rule,
+    draft: Draft,
+    saving: Option<Saving>,
+    context: &Context<'_>,
+) -> Finding {
+    let rate = knowledge::advice::base_rate(draft.kind);
+    let (low, high) = rate.interval();
+    let mut ops: Vec<OpMention> = draft.ops.iter().map(|id| mention(*id, context)).collect();
+    ops.sort_by(|a, b| b.self_ms_per_step.total_cmp(&a.self_ms_per_step).then(a.id.cmp(&b.id)));
+    let op_count = ops.len();
+    let fingerprint = fingerprint(rule.code(), &ops);
+    ops.truncate(OPS_LISTED);
+    Finding {
+        code: rule.code().to_owned(),
+        rule: rule.name().to_owned(),
+        title: draft.title,
+        severity: severity_of(saving.as_ref()),
+        confidence: Confidence {
+            probability: rate.rate(),
+            low,
+            high,
+            kind: draft.kind.name().to_owned(),
+            supported: rate.supported(),
+            refuted: rate.refuted(),
+            source: rate.source().to_owned(),
+        },
+        saving,
+        ops,
+        op_count,
+        evidence: draft.evidence,
+        advice: draft.advice,
+        caveats: draft.caveats,
+        fingerprint,
+    }
+}
+
+fn mention(id: u32, context: &Context<'_>) -> OpMention {
+    let session = context.evidence.session;
+    let op = session.op(id);
+    let profile = context.evidence.op(id);
+    let module = op.module.and_then(|module| session.modules.get(module as usize));
+    OpMention {
+        id,
+        name: op.name.clone(),
+        module: module.map(|module| module.name.clone()).unwrap_or_default(),
+        category: op.category.clone(),
+        shape: op.shape.clone(),
+        framework_op: op.framework_op.clone(),
+        source: op.source.clone(),
+        self_ms_per_step: profile.map_or(0.0, profiler::evidence::OpProfile::step_self_ms),
+        executions_per_step: profile.map_or(0.0, |profile| profile.step_occurrences),
+    }
+}
+
+/// A hash of what stays when a program is recompiled: instruction numbers change, so they are
+/// left out. FNV-1a, 64 bits.
+fn fingerprint(code: &str, ops: &[OpMention]) -> String {
+    let mut keys: Vec<String> = ops
+        .iter()
+        .map(|op| {
+            let name = op.name.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit());
+            format!("{}|{name}|{}|{}", op.module, op.shape, op.framework_op)
+        })
+        .collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for byte in code.bytes().chain(keys.iter().flat_map(|key| key.bytes().chain([0]))) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    format!("{hash:016x}")
+}

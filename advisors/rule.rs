@@ -1,0 +1,78 @@
+//! What a rule is.
+
+use profiler::evidence::{Evidence, OpProfile};
+use profiler::session::Op;
+
+use crate::finding::{Bucket, Draft};
+
+/// What a rule sees: evidence, and nothing else. Facts come from `knowledge`'s data.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The evidence.
+    pub evidence: &'a Evidence<'a>,
+}
+
+impl<'a> Context<'a> {
+    /// What the profile says of an operation.
+    #[must_use]
+    pub fn op(&self, profile: &OpProfile) -> &'a Op {
+        self.evidence.session.op(profile.id)
+    }
+
+    /// Operations of a kind whose self time is at least `share` of the step, longest first.
+    pub fn ops_above(
+        &self,
+        share: f64,
+        wanted: impl Fn(&OpProfile) -> bool,
+    ) -> impl Iterator<Item = &'a OpProfile> {
+        let evidence = self.evidence;
+        evidence
+            .ops
+            .iter()
+            .filter(move |op| evidence.share_of_step(op.step_self_ps) >= share && wanted(op))
+    }
+
+    /// A time as a share of the step, from milliseconds.
+    #[must_use]
+    pub fn share(&self, ms: f64) -> f64 {
+        self.evidence.share_of_step(ms * 1e9)
+    }
+
+    /// Time of a step in milliseconds.
+    #[must_use]
+    pub fn step_ms(&self) -> f64 {
+        self.evidence.step_time().as_ms()
+    }
+
+    /// What can be taken from a bucket in a step, in milliseconds.
+    #[must_use]
+    pub fn capacity_ms(&self, bucket: Bucket) -> f64 {
+        let evidence = self.evidence;
+        match bucket {
+            // Of the core where it is longest: a step ends with its slowest core.
+            Bucket::Op(id) => evidence.op(id).map_or(0.0, |op| op.step_self_slowest_ps / 1e9),
+            Bucket::IdleBetween => evidence.mean_per_step(|core| core.idle_between_ps) / 1e9,
+            Bucket::IdleInside => evidence.mean_per_step(|core| core.idle_inside_ps) / 1e9,
+        }
+    }
+}
+
+/// A rule: one kind of trouble, one file, one card.
+pub trait Rule: Sync {
+    /// The code, as `TT301`: never reused.
+    fn code(&self) -> &'static str;
+    /// The name, as `exposed-host-offload`.
+    fn name(&self) -> &'static str;
+    /// The card: Markdown that says what the rule does, why it matters, an example, what to do,
+    /// when not to, and its sources.
+    fn card(&self) -> &'static str;
+    /// Looks at the evidence.
+    fn check(&self, context: &Context<'_>) -> Vec<Draft>;
+
+    /// The card's first sentence under `## What it does`.
+    fn summary(&self) -> &'static str {
+        let after = self.card().split_once("## What it does").map_or("", |(_, rest)| rest).trim();
+        let end = after.find(". ").or_else(|| after.find(".\n")).map_or(after.len(), |at| at + 1);
+        after.get(..end).unwrap_or(after)
+    }
+}

@@ -1,0 +1,3 @@
+//! Host memory and HBM.
+
+pub mod exposed_host_offload;

@@ -1,0 +1,3 @@
+//! The rules by area. Each is a file `<name>.rs` beside its card `<name>.md`.
+
+pub mod memory;
