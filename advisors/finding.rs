@@ -124,8 +124,15 @@ impl Exhibit {
         unit: impl Into<String>,
         source: impl Into<String>,
     ) -> Self {
-        let value = Value::Number { number, unit: unit.into() };
-        Self { what: what.into(), value, source: source.into() }
+        let value = Value::Number {
+            number,
+            unit: unit.into(),
+        };
+        Self {
+            what: what.into(),
+            value,
+            source: source.into(),
+        }
     }
 
     /// Words.
@@ -134,7 +141,11 @@ impl Exhibit {
         text: impl Into<String>,
         source: impl Into<String>,
     ) -> Self {
-        Self { what: what.into(), value: Value::Text { text: text.into() }, source: source.into() }
+        Self {
+            what: what.into(),
+            value: Value::Text { text: text.into() },
+            source: source.into(),
+        }
     }
 }
 

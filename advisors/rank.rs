@@ -38,7 +38,10 @@ pub fn advise(evidence: &Evidence<'_>, rules: &[&dyn Rule]) -> Ranked {
         }
     }
     let value = |finding: &Finding| {
-        finding.saving.as_ref().map_or(-1.0, |s| s.expected_ms * finding.confidence.probability)
+        finding
+            .saving
+            .as_ref()
+            .map_or(-1.0, |s| s.expected_ms * finding.confidence.probability)
     };
     findings.sort_by(|a, b| {
         value(b)
@@ -46,13 +49,24 @@ pub fn advise(evidence: &Evidence<'_>, rules: &[&dyn Rule]) -> Ranked {
             .then_with(|| a.code.cmp(&b.code))
             .then_with(|| a.fingerprint.cmp(&b.fingerprint))
     });
-    Ranked { findings, combined_ms: combined_ms(&claims, &context) }
+    Ranked {
+        findings,
+        combined_ms: combined_ms(&claims, &context),
+    }
 }
 
 /// Limits a claim to the capacity of its buckets and orders its band.
 fn limit(claim: &Claim, context: &Context<'_>) -> Claim {
-    let capacity: f64 = unique(&claim.buckets).map(|bucket| context.capacity_ms(bucket)).sum();
-    let finite = |value: f64| if value.is_finite() { value.max(0.0) } else { 0.0 };
+    let capacity: f64 = unique(&claim.buckets)
+        .map(|bucket| context.capacity_ms(bucket))
+        .sum();
+    let finite = |value: f64| {
+        if value.is_finite() {
+            value.max(0.0)
+        } else {
+            0.0
+        }
+    };
     let upper_bound_ms = finite(claim.upper_bound_ms).min(capacity);
     let expected_ms = finite(claim.expected_ms).min(upper_bound_ms);
     Claim {
@@ -88,7 +102,9 @@ fn saving_of(claim: &Claim, context: &Context<'_>) -> Saving {
 fn combined_ms(claims: &[Claim], context: &Context<'_>) -> f64 {
     let mut left: BTreeMap<Bucket, f64> = BTreeMap::new();
     for claim in claims {
-        let capacity: f64 = unique(&claim.buckets).map(|bucket| context.capacity_ms(bucket)).sum();
+        let capacity: f64 = unique(&claim.buckets)
+            .map(|bucket| context.capacity_ms(bucket))
+            .sum();
         if capacity <= 0.0 {
             continue;
         }
@@ -97,7 +113,9 @@ fn combined_ms(claims: &[Claim], context: &Context<'_>) -> f64 {
             *left.entry(bucket).or_insert(1.0) *= 1.0 - share;
         }
     }
-    left.iter().map(|(bucket, left)| context.capacity_ms(*bucket) * (1.0 - left)).sum()
+    left.iter()
+        .map(|(bucket, left)| context.capacity_ms(*bucket) * (1.0 - left))
+        .sum()
 }
 
 fn severity_of(saving: Option<&Saving>) -> Severity {
@@ -118,7 +136,11 @@ fn finding_of(
     let rate = knowledge::advice::base_rate(draft.kind);
     let (low, high) = rate.interval();
     let mut ops: Vec<OpMention> = draft.ops.iter().map(|id| mention(*id, context)).collect();
-    ops.sort_by(|a, b| b.self_ms_per_step.total_cmp(&a.self_ms_per_step).then(a.id.cmp(&b.id)));
+    ops.sort_by(|a, b| {
+        b.self_ms_per_step
+            .total_cmp(&a.self_ms_per_step)
+            .then(a.id.cmp(&b.id))
+    });
     let op_count = ops.len();
     let fingerprint = fingerprint(rule.code(), &ops);
     ops.truncate(OPS_LISTED);
@@ -150,7 +172,9 @@ fn mention(id: u32, context: &Context<'_>) -> OpMention {
     let session = context.evidence.session;
     let op = session.op(id);
     let profile = context.evidence.op(id);
-    let module = op.module.and_then(|module| session.modules.get(module as usize));
+    let module = op
+        .module
+        .and_then(|module| session.modules.get(module as usize));
     OpMention {
         id,
         name: op.name.clone(),
@@ -170,14 +194,19 @@ fn fingerprint(code: &str, ops: &[OpMention]) -> String {
     let mut keys: Vec<String> = ops
         .iter()
         .map(|op| {
-            let name = op.name.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit());
+            let name = op
+                .name
+                .trim_end_matches(|c: char| c == '.' || c.is_ascii_digit());
             format!("{}|{name}|{}|{}", op.module, op.shape, op.framework_op)
         })
         .collect();
     keys.sort_unstable();
     keys.dedup();
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    for byte in code.bytes().chain(keys.iter().flat_map(|key| key.bytes().chain([0]))) {
+    for byte in code
+        .bytes()
+        .chain(keys.iter().flat_map(|key| key.bytes().chain([0])))
+    {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
     format!("{hash:016x}")

@@ -7,9 +7,7 @@ use crate::rule::Rule;
 use crate::rules;
 
 /// Every rule.
-pub const RULES: &[&dyn Rule] = &[
-    &rules::memory::exposed_host_offload::ExposedHostOffload,
-];
+pub const RULES: &[&dyn Rule] = &[&rules::memory::exposed_host_offload::ExposedHostOffload];
 
 /// The rule of that code or name, in any case.
 #[must_use]

@@ -358,8 +358,11 @@ fn chip_summary(evidence: &Evidence<'_>) -> Option<ChipSummary> {
     ];
     let peaks = figures.into_iter().filter_map(|(name, peak, unit)| {
         let peak = peak.as_ref()?;
-        let figure =
-            PeakFigure { value: peak.value, unit: unit.to_owned(), source: peak.source.clone() };
+        let figure = PeakFigure {
+            value: peak.value,
+            unit: unit.to_owned(),
+            source: peak.source.clone(),
+        };
         Some((name.to_owned(), figure))
     });
     Some(ChipSummary {
@@ -398,11 +401,21 @@ fn device_summaries(evidence: &Evidence<'_>) -> Vec<DeviceSummary> {
             barrier_ms_per_step: per_step(core.map_or(Picos(0), |core| core.barrier_ps)),
         }
     };
-    evidence.session.devices.iter().enumerate().map(summary).collect()
+    evidence
+        .session
+        .devices
+        .iter()
+        .enumerate()
+        .map(summary)
+        .collect()
 }
 
 fn ratio(part: Picos, whole: Picos) -> f64 {
-    if whole.0 == 0 { 0.0 } else { part.0 as f64 / whole.0 as f64 }
+    if whole.0 == 0 {
+        0.0
+    } else {
+        part.0 as f64 / whole.0 as f64
+    }
 }
 
 fn step_basis(evidence: &Evidence<'_>) -> String {
@@ -433,16 +446,28 @@ fn breakdown(evidence: &Evidence<'_>) -> Breakdown {
             .map(|(name, (self_ps, executions_per_step))| BreakdownRow {
                 name,
                 self_ms_per_step: self_ps / 1e9,
-                share: if window_ps > 0.0 { self_ps / window_ps } else { 0.0 },
+                share: if window_ps > 0.0 {
+                    self_ps / window_ps
+                } else {
+                    0.0
+                },
                 executions_per_step,
             })
             .collect();
         rows.sort_by(|a, b| {
-            b.self_ms_per_step.total_cmp(&a.self_ms_per_step).then_with(|| a.name.cmp(&b.name))
+            b.self_ms_per_step
+                .total_cmp(&a.self_ms_per_step)
+                .then_with(|| a.name.cmp(&b.name))
         });
         rows
     };
-    let named = |text: &str| if text.is_empty() { "(unknown)".to_owned() } else { text.to_owned() };
+    let named = |text: &str| {
+        if text.is_empty() {
+            "(unknown)".to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
     Breakdown {
         window_ms_per_step: window_ps / 1e9,
         categories: by(&|op| named(&session.op(op.id).category)),
@@ -511,10 +536,16 @@ fn module_summaries(evidence: &Evidence<'_>) -> Vec<ModuleSummary> {
     let session = evidence.session;
     let summary = |run: &profiler::evidence::ModuleRuns| {
         let module = &session.modules[run.module as usize];
-        let has_hlo = session.programs.iter().any(|p| p.module == Some(run.module));
+        let has_hlo = session
+            .programs
+            .iter()
+            .any(|p| p.module == Some(run.module));
         ModuleSummary {
             name: module.name.clone(),
-            program_id: module.program_id.map(|id| id.to_string()).unwrap_or_default(),
+            program_id: module
+                .program_id
+                .map(|id| id.to_string())
+                .unwrap_or_default(),
             time: run.time.into(),
             total_ms: run.total_ps.as_ms(),
             has_hlo,

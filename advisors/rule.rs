@@ -50,7 +50,9 @@ impl<'a> Context<'a> {
         let evidence = self.evidence;
         match bucket {
             // Of the core where it is longest: a step ends with its slowest core.
-            Bucket::Op(id) => evidence.op(id).map_or(0.0, |op| op.step_self_slowest_ps / 1e9),
+            Bucket::Op(id) => evidence
+                .op(id)
+                .map_or(0.0, |op| op.step_self_slowest_ps / 1e9),
             Bucket::IdleBetween => evidence.mean_per_step(|core| core.idle_between_ps) / 1e9,
             Bucket::IdleInside => evidence.mean_per_step(|core| core.idle_inside_ps) / 1e9,
         }
@@ -71,8 +73,15 @@ pub trait Rule: Sync {
 
     /// The card's first sentence under `## What it does`.
     fn summary(&self) -> &'static str {
-        let after = self.card().split_once("## What it does").map_or("", |(_, rest)| rest).trim();
-        let end = after.find(". ").or_else(|| after.find(".\n")).map_or(after.len(), |at| at + 1);
+        let after = self
+            .card()
+            .split_once("## What it does")
+            .map_or("", |(_, rest)| rest)
+            .trim();
+        let end = after
+            .find(". ")
+            .or_else(|| after.find(".\n"))
+            .map_or(after.len(), |at| at + 1);
         after.get(..end).unwrap_or(after)
     }
 }

@@ -1,1 +1,12 @@
-//! Under construction.
+//! `tpu-tune`: decisions that touch the world.
+//!
+//! ```text
+//! paths ──> profiler::source ──> Session ──> Evidence ──> advisors ──> Report ──> render
+//! ```
+//!
+//! The binary is a thin shell around [`cli::run`]. Everything that reads files, writes to the
+//! terminal or leaves the process is in this crate; the other crates are pure.
+
+pub mod cli;
+pub mod exit;
+pub mod render;

@@ -1,2 +1,7 @@
 //! The `tpu-tune` program.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    tpu_tune::cli::run(std::env::args_os())
+}

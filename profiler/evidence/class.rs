@@ -53,7 +53,10 @@ impl CollectiveKind {
             ("collective-permute", CollectiveKind::CollectivePermute),
             ("collective-broadcast", CollectiveKind::CollectiveBroadcast),
         ];
-        NAMES.iter().find(|(name, _)| text.contains(name)).map(|(_, kind)| *kind)
+        NAMES
+            .iter()
+            .find(|(name, _)| text.contains(name))
+            .map(|(_, kind)| *kind)
     }
 }
 
@@ -163,7 +166,11 @@ impl OpClass {
         }
         let framework = op.framework_op.trim_end_matches(':');
         let framework = framework.rsplit('/').next().unwrap_or_default();
-        for name in [opcode].into_iter().chain(fused.iter().copied()).chain([framework]) {
+        for name in [opcode]
+            .into_iter()
+            .chain(fused.iter().copied())
+            .chain([framework])
+        {
             if let Some(class) = by_opcode(name) {
                 return class;
             }
@@ -178,10 +185,14 @@ impl OpClass {
 }
 
 fn collective(op: &Op, opcode: &str, fused: &[&str]) -> Option<CollectiveKind> {
-    if let Some(kind) = CollectiveKind::find(&op.category).or_else(|| CollectiveKind::find(opcode)) {
+    if let Some(kind) = CollectiveKind::find(&op.category).or_else(|| CollectiveKind::find(opcode))
+    {
         return Some(kind);
     }
-    let wrapped = matches!(opcode, "async-start" | "async-done" | "async-update" | "fusion" | "custom-call");
+    let wrapped = matches!(
+        opcode,
+        "async-start" | "async-done" | "async-update" | "fusion" | "custom-call"
+    );
     if wrapped {
         return CollectiveKind::find(&op.name)
             .or_else(|| fused.iter().find_map(|name| CollectiveKind::find(name)));
@@ -190,8 +201,10 @@ fn collective(op: &Op, opcode: &str, fused: &[&str]) -> Option<CollectiveKind> {
 }
 
 fn is_async_copy(category: &str, opcode: &str, name: &str) -> bool {
-    matches!(category, "copy-start" | "copy-done" | "async-start" | "async-done")
-        || matches!(opcode, "copy-start" | "copy-done")
+    matches!(
+        category,
+        "copy-start" | "copy-done" | "async-start" | "async-done"
+    ) || matches!(opcode, "copy-start" | "copy-done")
         || (opcode.starts_with("async-") && (name.starts_with("slice") || name.starts_with("copy")))
 }
 
@@ -199,24 +212,41 @@ fn is_async_copy(category: &str, opcode: &str, name: &str) -> bool {
 /// `(destination, source, context)`, a done's operand is that tuple.
 fn route(instruction: &Instruction) -> CopyRoute {
     let spaces = |shape: &Shape| -> Vec<MemorySpace> {
-        shape.arrays().iter().map(|array| array.memory_space()).collect()
+        shape
+            .arrays()
+            .iter()
+            .map(|array| array.memory_space())
+            .collect()
     };
     let done = matches!(instruction.opcode.async_part(), Some((AsyncPart::Done, _)));
     let (from, to) = if done {
         let to = spaces(&instruction.shape).first().copied();
-        let tuple = instruction.operands.first().and_then(|o| o.shape.as_ref()).map(spaces);
+        let tuple = instruction
+            .operands
+            .first()
+            .and_then(|o| o.shape.as_ref())
+            .map(spaces);
         let from = tuple.and_then(|spaces| spaces.get(1).copied());
         (from, to)
     } else {
         let tuple = spaces(&instruction.shape);
-        let from = instruction.operands.first().and_then(|o| o.shape.as_ref()).map(spaces);
-        let from = from.and_then(|spaces| spaces.first().copied()).or_else(|| tuple.get(1).copied());
+        let from = instruction
+            .operands
+            .first()
+            .and_then(|o| o.shape.as_ref())
+            .map(spaces);
+        let from = from
+            .and_then(|spaces| spaces.first().copied())
+            .or_else(|| tuple.get(1).copied());
         // copy-start lists the destination first, async-start its inputs.
         let copy = instruction.opcode.as_str() == "copy-start";
         let to = if copy { tuple.first() } else { tuple.get(1) };
         (from, to.copied())
     };
-    match (from.unwrap_or(MemorySpace::Hbm), to.unwrap_or(MemorySpace::Hbm)) {
+    match (
+        from.unwrap_or(MemorySpace::Hbm),
+        to.unwrap_or(MemorySpace::Hbm),
+    ) {
         (MemorySpace::Host, MemorySpace::Host) => CopyRoute::Within,
         (MemorySpace::Host, _) => CopyRoute::HostToDevice,
         (_, MemorySpace::Host) => CopyRoute::DeviceToHost,
@@ -248,7 +278,9 @@ fn by_category(category: &str) -> Option<OpClass> {
 
 fn by_opcode(name: &str) -> Option<OpClass> {
     Some(match name {
-        "convolution" | "dot" | "dot_general" | "conv_general_dilated" | "ragged-dot" => OpClass::Matmul,
+        "convolution" | "dot" | "dot_general" | "conv_general_dilated" | "ragged-dot" => {
+            OpClass::Matmul
+        }
         "scatter" | "scatter-add" | "scatter_add" => OpClass::Scatter,
         "gather" => OpClass::Gather,
         "sort" | "topk" | "top_k" | "approx_top_k" => OpClass::Sort,

@@ -60,7 +60,9 @@ pub fn core_times(session: &Session, steps: &Steps) -> (Vec<CoreTime>, Vec<Gap>)
     let mut times = Vec::new();
     let mut gaps = Vec::new();
     for core in &steps.cores {
-        let Some(device) = session.devices.get(core.device) else { continue };
+        let Some(device) = session.devices.get(core.device) else {
+            continue;
+        };
         times.push(core_time(session, device, core, &mut gaps));
     }
     gaps.sort_by_key(|gap: &Gap| (std::cmp::Reverse(gap.duration()), gap.device, gap.start_ps));
@@ -68,7 +70,12 @@ pub fn core_times(session: &Session, steps: &Steps) -> (Vec<CoreTime>, Vec<Gap>)
     (times, gaps)
 }
 
-fn core_time(session: &Session, device: &Device, core: &CoreSteps, gaps: &mut Vec<Gap>) -> CoreTime {
+fn core_time(
+    session: &Session,
+    device: &Device,
+    core: &CoreSteps,
+    gaps: &mut Vec<Gap>,
+) -> CoreTime {
     let window = core.window_ps;
     let ends = |(start, duration, _): (u64, u64, u32)| (start, start.saturating_add(duration));
     let busy = Intervals::union(device.ops.iter().map(ends)).clip(window);

@@ -77,41 +77,71 @@ impl<'s> Evidence<'s> {
             .collect();
         let mut users = vec![Vec::new(); ops.len()];
         for (position, op) in ops.iter().enumerate() {
-            for operand in op.instruction.iter().flat_map(|instruction| &instruction.operands) {
+            for operand in op
+                .instruction
+                .iter()
+                .flat_map(|instruction| &instruction.operands)
+            {
                 if let Some(producer) = names.get(&(op.module, operand.name.as_str())) {
                     users[*producer].push(position);
                 }
             }
         }
         let modules = module_runs(session);
-        Self { session, chip, peaks, steps, cores, gaps, ops, modules, index, names, users }
+        Self {
+            session,
+            chip,
+            peaks,
+            steps,
+            cores,
+            gaps,
+            ops,
+            modules,
+            index,
+            names,
+            users,
+        }
     }
 
     /// The profile of an operation, if it ran.
     #[must_use]
     pub fn op(&self, id: OpId) -> Option<&OpProfile> {
-        self.index.get(id as usize).copied().flatten().and_then(|at| self.ops.get(at))
+        self.index
+            .get(id as usize)
+            .copied()
+            .flatten()
+            .and_then(|at| self.ops.get(at))
     }
 
     /// The operation of that name in that module, if it ran.
     #[must_use]
     pub fn find_op(&self, module: Option<ModuleId>, name: &str) -> Option<&OpProfile> {
-        self.names.get(&(module, name)).and_then(|position| self.ops.get(*position))
+        self.names
+            .get(&(module, name))
+            .and_then(|position| self.ops.get(*position))
     }
 
     /// The operations that ran and whose results an operation reads, in operand order.
     pub fn producers_of(&self, op: &OpProfile) -> impl Iterator<Item = &OpProfile> {
         let module = op.module;
-        let operands = op.instruction.iter().flat_map(|instruction| &instruction.operands);
+        let operands = op
+            .instruction
+            .iter()
+            .flat_map(|instruction| &instruction.operands);
         let names: Vec<String> = operands.map(|operand| operand.name.clone()).collect();
-        names.into_iter().filter_map(move |name| self.find_op(module, &name))
+        names
+            .into_iter()
+            .filter_map(move |name| self.find_op(module, &name))
     }
 
     /// The operations that ran and read an operation's result.
     pub fn users_of(&self, op: &OpProfile) -> impl Iterator<Item = &OpProfile> {
         let position = self.index.get(op.id as usize).copied().flatten();
         let users = position.and_then(|position| self.users.get(position));
-        users.into_iter().flatten().filter_map(|position| self.ops.get(*position))
+        users
+            .into_iter()
+            .flatten()
+            .filter_map(|position| self.ops.get(*position))
     }
 
     /// The source line of an operation, or of the nearest one that it feeds or reads: the halves
@@ -121,8 +151,10 @@ impl<'s> Evidence<'s> {
         let mut seen = vec![op.id];
         let mut ring: Vec<&OpProfile> = vec![op];
         for _ in 0..3 {
-            if let Some(found) =
-                ring.iter().map(|op| self.session.op(op.id).source.as_str()).find(|s| !s.is_empty())
+            if let Some(found) = ring
+                .iter()
+                .map(|op| self.session.op(op.id).source.as_str())
+                .find(|s| !s.is_empty())
             {
                 return Some(found);
             }
@@ -137,7 +169,9 @@ impl<'s> Evidence<'s> {
             }
             ring = next;
         }
-        ring.iter().map(|op| self.session.op(op.id).source.as_str()).find(|s| !s.is_empty())
+        ring.iter()
+            .map(|op| self.session.op(op.id).source.as_str())
+            .find(|s| !s.is_empty())
     }
 
     /// The fullest device memory that the runtime reported, over all devices.
@@ -166,7 +200,11 @@ impl<'s> Evidence<'s> {
         if self.cores.is_empty() {
             return 0.0;
         }
-        let sum: f64 = self.cores.iter().map(|core| of(core).0 as f64 / core.steps.max(1) as f64).sum();
+        let sum: f64 = self
+            .cores
+            .iter()
+            .map(|core| of(core).0 as f64 / core.steps.max(1) as f64)
+            .sum();
         sum / self.cores.len() as f64
     }
 }

@@ -113,7 +113,11 @@ impl OpProfile {
     /// Mean duration of one execution, children included.
     #[must_use]
     pub fn mean_ps(&self) -> f64 {
-        if self.occurrences == 0 { 0.0 } else { self.total_ps.0 as f64 / self.occurrences as f64 }
+        if self.occurrences == 0 {
+            0.0
+        } else {
+            self.total_ps.0 as f64 / self.occurrences as f64
+        }
     }
 
     /// Self time of a step in milliseconds.
@@ -126,14 +130,18 @@ impl OpProfile {
     #[must_use]
     pub fn tflops(&self) -> Option<f64> {
         let mean = self.mean_ps();
-        (mean > 0.0).then(|| self.cost.flops.map(|flops| flops / mean)).flatten()
+        (mean > 0.0)
+            .then(|| self.cost.flops.map(|flops| flops / mean))
+            .flatten()
     }
 
     /// HBM rate while it runs, in GB/s (10⁹).
     #[must_use]
     pub fn hbm_gb_per_s(&self) -> Option<f64> {
         let mean = self.mean_ps();
-        (mean > 0.0).then(|| self.cost.hbm_bytes.map(|bytes| bytes * 1e3 / mean)).flatten()
+        (mean > 0.0)
+            .then(|| self.cost.hbm_bytes.map(|bytes| bytes * 1e3 / mean))
+            .flatten()
     }
 
     /// The result's first array.
@@ -163,11 +171,15 @@ pub fn op_profiles(session: &Session, steps: &Steps, peaks: &Peaks) -> Vec<OpPro
     let mut step_count = vec![0f64; session.ops.len()];
     let mut cores = 0usize;
     for (index, device) in session.analysed_cores() {
-        let Some(core) = steps.of_device(index) else { continue };
+        let Some(core) = steps.of_device(index) else {
+            continue;
+        };
         cores += 1;
         let mut sums = vec![Sum::default(); session.ops.len()];
         for (i, id) in device.ops.id.iter().enumerate() {
-            let Some(sum) = sums.get_mut(*id as usize) else { continue };
+            let Some(sum) = sums.get_mut(*id as usize) else {
+                continue;
+            };
             let own = device.op_self_ps[i];
             sum.occurrences += 1;
             sum.total_ps = sum.total_ps.saturating_add(device.op_device_duration_ps[i]);
@@ -221,7 +233,11 @@ pub fn op_profiles(session: &Session, steps: &Steps, peaks: &Peaks) -> Vec<OpPro
         profile.roofline = roofline_of(&profile, peaks);
         profiles.push(profile);
     }
-    profiles.sort_by(|a, b| b.step_self_ps.total_cmp(&a.step_self_ps).then(a.id.cmp(&b.id)));
+    profiles.sort_by(|a, b| {
+        b.step_self_ps
+            .total_cmp(&a.step_self_ps)
+            .then(a.id.cmp(&b.id))
+    });
     profiles
 }
 
@@ -230,9 +246,15 @@ fn join_hlo(session: &Session) -> Vec<Option<(usize, program::OpId)>> {
     let mut program_of = vec![None; session.modules.len()];
     for (index, program) in session.programs.iter().enumerate() {
         let by_name = || {
-            session.modules.iter().position(|module| module.name == program.program.name)
+            session
+                .modules
+                .iter()
+                .position(|module| module.name == program.program.name)
         };
-        let module = program.module.map(|module| module as usize).or_else(by_name);
+        let module = program
+            .module
+            .map(|module| module as usize)
+            .or_else(by_name);
         if let Some(slot) = module.and_then(|module| program_of.get_mut(module)) {
             slot.get_or_insert(index);
         }
@@ -264,11 +286,23 @@ fn instruction_of(
 
 /// The opcodes inside a fusion, its root's first.
 fn fused_opcodes(session: &Session, hlo: Option<(usize, program::OpId)>) -> Vec<&str> {
-    let Some((program, id)) = hlo else { return Vec::new() };
-    let Some(program) = session.programs.get(program).map(|p| &p.program) else { return Vec::new() };
-    let Some(body) = program.body_of(id) else { return Vec::new() };
-    let inner = body.ops().filter_map(|op| program.get(op)).map(|i| i.opcode.as_str());
-    let root = body.root.and_then(|op| program.get(op)).map(|i| i.opcode.as_str());
+    let Some((program, id)) = hlo else {
+        return Vec::new();
+    };
+    let Some(program) = session.programs.get(program).map(|p| &p.program) else {
+        return Vec::new();
+    };
+    let Some(body) = program.body_of(id) else {
+        return Vec::new();
+    };
+    let inner = body
+        .ops()
+        .filter_map(|op| program.get(op))
+        .map(|i| i.opcode.as_str());
+    let root = body
+        .root
+        .and_then(|op| program.get(op))
+        .map(|i| i.opcode.as_str());
     root.into_iter().chain(inner).collect()
 }
 
@@ -305,15 +339,24 @@ fn fill_bytes(cost: &mut Cost, op: &Op, profile: &OpProfile) {
     }
     if !op.accesses.is_empty() {
         let sum = |space: u64| {
-            op.accesses.iter().filter(|a| a.space == space).map(|a| a.bytes as f64).sum::<f64>()
+            op.accesses
+                .iter()
+                .filter(|a| a.space == space)
+                .map(|a| a.bytes as f64)
+                .sum::<f64>()
         };
         cost.hbm_bytes = Some(sum(1));
         cost.vmem_bytes = Some(sum(3));
         return;
     }
-    let Some(instruction) = &profile.instruction else { return };
+    let Some(instruction) = &profile.instruction else {
+        return;
+    };
     let [hbm, vmem, host] = bytes_of_shapes(instruction);
-    let stated = op.bytes_accessed.filter(|bytes| *bytes > 0).map(|bytes| bytes as f64);
+    let stated = op
+        .bytes_accessed
+        .filter(|bytes| *bytes > 0)
+        .map(|bytes| bytes as f64);
     // A gather's operand is the whole table; the profile's own count is what it reads.
     cost.hbm_bytes = Some(stated.map_or(hbm, |stated| stated.min(hbm)));
     cost.vmem_bytes = Some(vmem);
@@ -351,7 +394,8 @@ fn roofline_of(profile: &OpProfile, peaks: &Peaks) -> Roofline {
     {
         roofline.compute_ps = flops / peak;
     }
-    let rate = |bytes: Option<f64>, peak: &Option<crate::evidence::peaks::Peak>| match (bytes, peak) {
+    let rate = |bytes: Option<f64>, peak: &Option<crate::evidence::peaks::Peak>| match (bytes, peak)
+    {
         (Some(bytes), Some(peak)) => bytes * 1e3 / peak.value,
         _ => 0.0,
     };
@@ -378,7 +422,9 @@ fn roofline_of(profile: &OpProfile, peaks: &Peaks) -> Roofline {
 
 /// The dtype that the MXU works in: the smallest of the matrix operands.
 fn matmul_dtype(profile: &OpProfile) -> String {
-    let Some(instruction) = &profile.instruction else { return "bf16".to_owned() };
+    let Some(instruction) = &profile.instruction else {
+        return "bf16".to_owned();
+    };
     let matrices = instruction
         .operands
         .iter()

@@ -79,9 +79,14 @@ impl Peaks {
     #[must_use]
     pub fn of(session: &Session, chip: Option<&Chip>) -> Self {
         let mut peaks = chip.map(|chip| from_facts(&chip.facts)).unwrap_or_default();
-        let Some((_, device)) = session.tensor_cores().next() else { return peaks };
+        let Some((_, device)) = session.tensor_cores().next() else {
+            return peaks;
+        };
         let stated = |value: Option<f64>, name: &str| {
-            value.map(|value| Peak { value, source: format!("plane stat {name}") })
+            value.map(|value| Peak {
+                value,
+                source: format!("plane stat {name}"),
+            })
         };
         let given = &device.peaks;
         let prefer = |slot: &mut Option<Peak>, value: Option<Peak>| {
@@ -89,18 +94,27 @@ impl Peaks {
                 *slot = value;
             }
         };
-        prefer(&mut peaks.bf16_tflops, stated(given.peak_tflops, "peak_teraflops_per_second"));
+        prefer(
+            &mut peaks.bf16_tflops,
+            stated(given.peak_tflops, "peak_teraflops_per_second"),
+        );
         prefer(
             &mut peaks.hbm_gb_per_s,
             stated(given.peak_hbm_gb_per_s, "peak_hbm_bw_gigabytes_per_second"),
         );
         prefer(
             &mut peaks.vmem_read_gb_per_s,
-            stated(given.peak_vmem_read_gb_per_s, "peak_vmem_rd_bw_gigabytes_per_second"),
+            stated(
+                given.peak_vmem_read_gb_per_s,
+                "peak_vmem_rd_bw_gigabytes_per_second",
+            ),
         );
         prefer(
             &mut peaks.vmem_write_gb_per_s,
-            stated(given.peak_vmem_write_gb_per_s, "peak_vmem_wr_bw_gigabytes_per_second"),
+            stated(
+                given.peak_vmem_write_gb_per_s,
+                "peak_vmem_wr_bw_gigabytes_per_second",
+            ),
         );
         peaks
     }
@@ -109,13 +123,16 @@ impl Peaks {
 fn from_facts(facts: &ChipFacts) -> Peaks {
     let devices = f64::from(facts.devices_per_chip.value.max(1));
     let rate = |dtype: &str| {
-        facts
-            .peak_tflops_per_chip
-            .get(dtype)
-            .map(|peak| Peak { value: peak.value / devices, source: peak.source.clone() })
+        facts.peak_tflops_per_chip.get(dtype).map(|peak| Peak {
+            value: peak.value / devices,
+            source: peak.source.clone(),
+        })
     };
     let share = |figure: &Option<crate::chip::Sourced<f64>>, factor: f64| {
-        figure.as_ref().map(|f| Peak { value: f.value * factor / devices, source: f.source.clone() })
+        figure.as_ref().map(|f| Peak {
+            value: f.value * factor / devices,
+            source: f.source.clone(),
+        })
     };
     Peaks {
         bf16_tflops: rate("bf16"),
@@ -137,21 +154,37 @@ impl Chip {
     /// `facts` are those of all generations.
     #[must_use]
     pub fn find(session: &Session, given: Option<Generation>, facts: &[ChipFacts]) -> Option<Self> {
-        let of = |generation: Generation| facts.iter().find(|f| f.generation == generation).cloned();
+        let of =
+            |generation: Generation| facts.iter().find(|f| f.generation == generation).cloned();
         let stated = session.devices.iter().find_map(|device| {
             let name = device.peaks.device_type.as_deref()?;
             Some((Generation::parse(name)?, name))
         });
         if let Some((generation, name)) = stated {
             let reason = format!("plane stat device_type_string is {name:?}");
-            return Some(Self { generation, basis: ChipBasis::Stated, reason, facts: of(generation)? });
+            return Some(Self {
+                generation,
+                basis: ChipBasis::Stated,
+                reason,
+                facts: of(generation)?,
+            });
         }
         if let Some(generation) = given {
             let reason = "given with --chip".to_owned();
-            return Some(Self { generation, basis: ChipBasis::Given, reason, facts: of(generation)? });
+            return Some(Self {
+                generation,
+                basis: ChipBasis::Given,
+                reason,
+                facts: of(generation)?,
+            });
         }
         let (generation, reason) = infer(session, facts)?;
-        Some(Self { generation, basis: ChipBasis::Inferred, reason, facts: of(generation)? })
+        Some(Self {
+            generation,
+            basis: ChipBasis::Inferred,
+            reason,
+            facts: of(generation)?,
+        })
     }
 }
 
@@ -164,7 +197,9 @@ fn infer(session: &Session, facts: &[ChipFacts]) -> Option<(Generation, String)>
     let mut fastest_op = "";
     for (_, device) in session.tensor_cores() {
         for (i, id) in device.ops.id.iter().enumerate() {
-            let Some(op) = session.ops.get(*id as usize) else { continue };
+            let Some(op) = session.ops.get(*id as usize) else {
+                continue;
+            };
             if op.category != "convolution fusion" && op.category != "convolution" {
                 continue;
             }

@@ -48,8 +48,8 @@ pub struct CoreSteps {
     pub device: usize,
     /// All steps, cut ones included.
     pub steps: Vec<Step>,
-    /// From the first whole step's begin to the begin of what follows the last: per-step figures
-    /// are sums over this window divided by the number of whole steps.
+    /// A whole number of steps with what lies between them: per-step figures are sums over this
+    /// window divided by the number of whole steps.
     pub window_ps: (u64, u64),
 }
 
@@ -239,23 +239,42 @@ fn core_steps(index: usize, device: &Device, mut steps: Vec<Step>) -> Option<Cor
         steps[0].whole = !cut(&steps[0]);
         steps[last].whole = !cut(&steps[last]);
     }
-    let first = steps.iter().position(|step| step.whole)?;
-    let last = steps.iter().rposition(|step| step.whole)?;
-    let extent = device.ops.extent().or_else(|| device.modules.extent())?;
-    let start = if first == 0 {
-        extent.0.min(steps[0].start_ps)
-    } else {
-        steps[first].start_ps
-    };
-    let end = match steps.get(last + 1) {
-        Some(next) => next.start_ps,
-        None => extent.1.max(steps[last].end_ps),
-    };
+    let window_ps = window(device, &steps)?;
     Some(CoreSteps {
         device: index,
         steps,
-        window_ps: (start, end),
+        window_ps,
     })
+}
+
+/// A whole number of steps, each with what follows it until the next begins. What happens before
+/// the first step (set-up) and long after the last is not part of it. Of a single step the whole
+/// capture counts.
+fn window(device: &Device, steps: &[Step]) -> Option<(u64, u64)> {
+    let first = steps.iter().position(|step| step.whole)?;
+    let last = steps.iter().rposition(|step| step.whole)?;
+    let extent = device.ops.extent().or_else(|| device.modules.extent())?;
+    let after = steps.get(last + 1).map_or(extent.1, |next| next.start_ps);
+    if first == last {
+        let before = if first == 0 {
+            extent.0
+        } else {
+            steps[first].start_ps
+        };
+        return Some((
+            before.min(steps[first].start_ps),
+            after.max(steps[last].end_ps),
+        ));
+    }
+    let between = steps[first..=last].windows(2);
+    let gaps = between.map(|pair| Picos(pair[1].start_ps.saturating_sub(pair[0].end_ps)));
+    let gap = Spread::of(gaps).median_ps.0;
+    let end = steps[last]
+        .end_ps
+        .saturating_add(gap)
+        .min(after)
+        .max(steps[last].end_ps);
+    Some((steps[first].start_ps, end))
 }
 
 /// Of the k-th whole step the slowest core's duration, for as many as all cores have.

@@ -36,4 +36,6 @@ pub fn read_hlo_proto(_bytes: &[u8]) -> (Program, crate::note::Notes) {
 }
 /// stub
 #[must_use]
-pub fn looks_like_hlo_proto(_bytes: &[u8]) -> bool { false }
+pub fn looks_like_hlo_proto(_bytes: &[u8]) -> bool {
+    false
+}

@@ -34,8 +34,11 @@ impl Rule for ExposedHostOffload {
             return Vec::new();
         }
         // Copies that hide behind others cost nothing and stay out of the finding.
-        let waits: Vec<&OpProfile> =
-            copies.iter().copied().filter(|op| op.step_self_ms() >= exposed_ms * 0.005).collect();
+        let waits: Vec<&OpProfile> = copies
+            .iter()
+            .copied()
+            .filter(|op| op.step_self_ms() >= exposed_ms * 0.005)
+            .collect();
         vec![draft(context, &copies, &waits, exposed_ms)]
     }
 }
@@ -44,18 +47,37 @@ fn is_host_copy(op: &OpProfile) -> bool {
     matches!(op.class, OpClass::AsyncCopy(route) if route.is_host())
 }
 
-fn draft(context: &Context<'_>, copies: &[&OpProfile], waits: &[&OpProfile], exposed_ms: f64) -> Draft {
+fn draft(
+    context: &Context<'_>,
+    copies: &[&OpProfile],
+    waits: &[&OpProfile],
+    exposed_ms: f64,
+) -> Draft {
     let evidence = context.evidence;
     let of_route = |wanted: CopyRoute| -> f64 {
         let class = OpClass::AsyncCopy(wanted);
-        waits.iter().filter(|op| op.class == class).map(|op| op.step_self_ms()).sum()
+        waits
+            .iter()
+            .filter(|op| op.class == class)
+            .map(|op| op.step_self_ms())
+            .sum()
     };
     let into_ms = of_route(CopyRoute::HostToDevice);
     let out_ms = of_route(CopyRoute::DeviceToHost);
     let overlap_ms = into_ms.min(out_ms);
     let mut exhibits = vec![
-        Exhibit::number("time waiting for host copies", exposed_ms, "ms/step", "sum of the self times of the operations below, mean over cores"),
-        Exhibit::number("share of the step", 100.0 * context.share(exposed_ms), "%", format!("of the median step, {}", evidence.step_time())),
+        Exhibit::number(
+            "time waiting for host copies",
+            exposed_ms,
+            "ms/step",
+            "sum of the self times of the operations below, mean over cores",
+        ),
+        Exhibit::number(
+            "share of the step",
+            100.0 * context.share(exposed_ms),
+            "%",
+            format!("of the median step, {}", evidence.step_time()),
+        ),
     ];
     for op in waits {
         exhibits.push(copy_exhibit(context, op));
@@ -66,13 +88,27 @@ fn draft(context: &Context<'_>, copies: &[&OpProfile], waits: &[&OpProfile], exp
     }
     let fits_all = fit.as_ref().is_some_and(Fit::holds);
     let (expected_ms, low_ms, formula) = if fits_all {
-        (exposed_ms, overlap_ms, format!("without offload: all exposed copy time, {exposed_ms:.1} ms; with copies out overlapping the next copies in (full-duplex PCIe) instead: min({into_ms:.1} in, {out_ms:.1} out) = {overlap_ms:.1} ms"))
+        (
+            exposed_ms,
+            overlap_ms,
+            format!(
+                "without offload: all exposed copy time, {exposed_ms:.1} ms; with copies out overlapping the next copies in (full-duplex PCIe) instead: min({into_ms:.1} in, {out_ms:.1} out) = {overlap_ms:.1} ms"
+            ),
+        )
     } else {
-        (overlap_ms, 0.0, format!("copies out overlapping copies in (full-duplex PCIe): min({into_ms:.1} in, {out_ms:.1} out) = {overlap_ms:.1} ms; without offload it would be {exposed_ms:.1} ms"))
+        (
+            overlap_ms,
+            0.0,
+            format!(
+                "copies out overlapping copies in (full-duplex PCIe): min({into_ms:.1} in, {out_ms:.1} out) = {overlap_ms:.1} ms; without offload it would be {exposed_ms:.1} ms"
+            ),
+        )
     };
     let mut advice = Vec::new();
     if fits_all {
-        advice.push("keep these buffers in device memory: they fit, so the offload buys nothing".to_owned());
+        advice.push(
+            "keep these buffers in device memory: they fit, so the offload buys nothing".to_owned(),
+        );
     } else {
         advice.push("offload less: bring back by recomputation what is cheap, and keep in device memory what is used soonest".to_owned());
     }
@@ -82,10 +118,14 @@ fn draft(context: &Context<'_>, copies: &[&OpProfile], waits: &[&OpProfile], exp
         percent(context.share(overlap_ms)),
     ));
     let mut caveats = vec![
-        "XProf counts this time as busy and as HBM traffic; both are wrong for copies to S(5)".to_owned(),
+        "XProf counts this time as busy and as HBM traffic; both are wrong for copies to S(5)"
+            .to_owned(),
     ];
     if fit.is_none() {
-        caveats.push("whether the buffers fit in HBM is not known: the profile has no memory events".to_owned());
+        caveats.push(
+            "whether the buffers fit in HBM is not known: the profile has no memory events"
+                .to_owned(),
+        );
     }
     Draft {
         title: format!(
@@ -117,7 +157,10 @@ fn copy_exhibit(context: &Context<'_>, op: &OpProfile) -> Exhibit {
         OpClass::AsyncCopy(CopyRoute::DeviceToHost) => "to the host",
         _ => "from the host",
     };
-    let source = context.evidence.source_near(op).unwrap_or("no source line in the profile");
+    let source = context
+        .evidence
+        .source_near(op)
+        .unwrap_or("no source line in the profile");
     // The wait is a lower bound of the transfer's time, so this rate is an upper bound.
     let mean = profiler::units::Picos(op.mean_ps() as u64);
     Exhibit::text(
@@ -143,7 +186,9 @@ struct Fit {
 
 impl Fit {
     fn needed(&self) -> u64 {
-        self.resident.saturating_add(self.spare).saturating_add(self.other)
+        self.resident
+            .saturating_add(self.spare)
+            .saturating_add(self.other)
     }
 
     fn holds(&self) -> bool {
@@ -162,7 +207,10 @@ impl Fit {
                 Bytes(self.spare),
                 Bytes(self.other),
             ),
-            format!("peak now {} by the runtime's memory events; the device's side of the copies counts towards the host buffers", Bytes(self.peak)),
+            format!(
+                "peak now {} by the runtime's memory events; the device's side of the copies counts towards the host buffers",
+                Bytes(self.peak)
+            ),
         )
     }
 }
@@ -170,12 +218,17 @@ impl Fit {
 fn fits(context: &Context<'_>, copies: &[&OpProfile]) -> Option<Fit> {
     let peak = context.evidence.memory_peak()?;
     let done = |op: &&&OpProfile| {
-        op.instruction.as_ref().is_some_and(|i| i.opcode.as_str().ends_with("-done"))
+        op.instruction
+            .as_ref()
+            .is_some_and(|i| i.opcode.as_str().ends_with("-done"))
     };
     let sizes = |route: CopyRoute| -> Vec<u64> {
         let class = OpClass::AsyncCopy(route);
         let of_route = copies.iter().filter(done).filter(|op| op.class == class);
-        of_route.filter_map(|op| op.cost.host_bytes).map(|bytes| bytes as u64).collect()
+        of_route
+            .filter_map(|op| op.cost.host_bytes)
+            .map(|bytes| bytes as u64)
+            .collect()
     };
     let into = sizes(CopyRoute::HostToDevice);
     let out = sizes(CopyRoute::DeviceToHost);

@@ -1,0 +1,112 @@
+//! `tpu-tune analyze`: findings, ranked.
+
+use std::io::Write as _;
+
+use advisors::registry::RULES;
+use advisors::{Report, Severity};
+use anyhow::{Result, bail};
+
+use crate::cli::Format;
+use crate::cli::input::InputArgs;
+use crate::exit;
+use crate::render;
+
+/// Arguments of `analyze`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    input: InputArgs,
+
+    /// How the report is written.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+
+    /// Exit with 1 when a finding is at least this severe (high, medium, low, info) or is
+    /// expected to save at least this much of a step (2ms, 5%).
+    #[arg(long, value_name = "LEVEL|SAVING", value_parser = parse_threshold)]
+    fail_on: Option<Threshold>,
+
+    /// Show all evidence of each finding.
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+/// When findings make the command fail.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Threshold {
+    Severity(Severity),
+    SavingMs(f64),
+    SavingShare(f64),
+}
+
+fn parse_threshold(text: &str) -> Result<Threshold, String> {
+    let number = |text: &str| {
+        text.trim()
+            .parse::<f64>()
+            .ok()
+            .filter(|value| value.is_finite() && *value >= 0.0)
+    };
+    for severity in [
+        Severity::High,
+        Severity::Medium,
+        Severity::Low,
+        Severity::Info,
+    ] {
+        if text.eq_ignore_ascii_case(severity.name()) {
+            return Ok(Threshold::Severity(severity));
+        }
+    }
+    let saving = if let Some(ms) = text.strip_suffix("ms") {
+        number(ms).map(Threshold::SavingMs)
+    } else if let Some(percent) = text.strip_suffix('%') {
+        number(percent).map(|percent| Threshold::SavingShare(percent / 100.0))
+    } else {
+        None
+    };
+    saving.ok_or_else(|| {
+        "expected high, medium, low, info, a time such as 2ms, or a share such as 5%".to_owned()
+    })
+}
+
+impl Threshold {
+    fn is_reached(self, report: &Report) -> bool {
+        report
+            .findings
+            .iter()
+            .any(|finding| match (self, &finding.saving) {
+                (Self::Severity(severity), _) => finding.severity <= severity,
+                (Self::SavingMs(ms), Some(saving)) => saving.expected_ms >= ms,
+                (Self::SavingShare(share), Some(saving)) => saving.share_of_step >= share,
+                (_, None) => false,
+            })
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// On bad input, or when the result cannot be written.
+pub fn run(args: &Args) -> Result<u8> {
+    let session = args.input.load()?;
+    args.input.require_tpu(&session)?;
+    let evidence = args.input.evidence(&session);
+    if evidence.ops.is_empty() && evidence.modules.is_empty() {
+        bail!(
+            "{} has TPU planes without a single event: nothing ran while it was captured; capture during steady steps",
+            args.input.shown()
+        );
+    }
+    let report = Report::new(&evidence, RULES);
+    let mut out = anstream::stdout().lock();
+    match args.format {
+        Format::Text => render::text::report(&mut out, &report, args.verbose)?,
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut out, &report)?;
+            writeln!(out)?;
+        }
+    }
+    let reached = args
+        .fail_on
+        .is_some_and(|threshold| threshold.is_reached(&report));
+    Ok(if reached { exit::FINDINGS } else { exit::OK })
+}

@@ -1,0 +1,105 @@
+//! What all commands that read a profile have in common.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use profiler::chip::Generation;
+use profiler::evidence::Evidence;
+use profiler::session::{CoreKind, Session};
+use profiler::source::{LoadOptions, load};
+
+/// Which profile, and how strictly it is read.
+#[derive(Clone, Debug, Args)]
+pub struct InputArgs {
+    /// Profile of one run: files (*.xplane.pb, *.trace.json[.gz], Kineto JSON, HLO) or a log
+    /// directory, of which the newest run is read.
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+
+    /// Run under plugins/profile/ to read instead of the newest.
+    #[arg(long, value_name = "NAME")]
+    pub run: Option<String>,
+
+    /// Chip, where the profile does not say: v2, v3, v4, v5e, v5p, v6e, tpu7x.
+    #[arg(long, value_parser = parse_chip, value_name = "CHIP")]
+    pub chip: Option<Generation>,
+
+    /// Fail when any part of the input could not be read.
+    #[arg(long, alias = "deny-notes")]
+    pub strict: bool,
+}
+
+fn parse_chip(name: &str) -> Result<Generation, String> {
+    Generation::parse(name).ok_or_else(|| {
+        let known: Vec<_> = Generation::ALL.iter().map(|chip| chip.name()).collect();
+        format!("unknown chip; known are {}", known.join(", "))
+    })
+}
+
+impl InputArgs {
+    /// Reads the profile.
+    ///
+    /// # Errors
+    /// When it cannot be read, or with `--strict` when part of it could not be.
+    pub fn load(&self) -> Result<Session> {
+        let session = load(
+            &self.paths,
+            &LoadOptions {
+                run: self.run.clone(),
+            },
+        )?;
+        if self.strict && session.notes.has_warnings() {
+            let warnings: Vec<String> = session
+                .notes
+                .iter()
+                .filter(|note| note.level == profiler::note::NoteLevel::Warning)
+                .map(|note| note.message)
+                .collect();
+            bail!("--strict: {}", warnings.join("; "));
+        }
+        Ok(session)
+    }
+
+    /// Gathers the evidence of a session.
+    #[must_use]
+    pub fn evidence<'s>(&self, session: &'s Session) -> Evidence<'s> {
+        Evidence::gather(session, self.chip, knowledge::chips::chips())
+    }
+
+    /// Fails unless a TPU core ran something.
+    ///
+    /// # Errors
+    /// When there is none, saying what there is instead.
+    pub fn require_tpu(&self, session: &Session) -> Result<()> {
+        let kinds = || session.devices.iter().map(|device| device.kind);
+        if kinds().any(|kind| kind == CoreKind::TensorCore) {
+            return Ok(());
+        }
+        let path = self.shown();
+        if let Some(plane) = session.foreign_planes.first() {
+            bail!(
+                "{path} is not a TPU profile: it has {plane} and no /device:TPU plane; tpu-tune analyzes TPU runs only"
+            );
+        }
+        if kinds().any(|kind| kind == CoreKind::Cpu) {
+            bail!(
+                "{path} has no TPU plane: it is a profile of XLA on a CPU, which says nothing of a TPU; `tpu-tune ops`, `steps` and `diff` read it"
+            );
+        }
+        bail!(
+            "{path} has no TPU plane: only host threads were recorded; capture again while the TPU program runs (in the same process, for at least one step)"
+        );
+    }
+
+    /// The paths for messages.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let paths: Vec<String> = self
+            .paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        paths.join(", ")
+    }
+}

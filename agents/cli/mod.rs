@@ -1,0 +1,94 @@
+//! The command line: one file a command.
+
+pub mod analyze;
+pub mod explain;
+pub mod input;
+pub mod ops;
+pub mod rules;
+pub mod steps;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::exit;
+
+/// Finds, quantifies and proves what makes a TPU program slow.
+#[derive(Debug, Parser)]
+#[command(name = "tpu-tune", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Rank what makes a profiled run slow, with savings and evidence.
+    Analyze(analyze::Args),
+    /// List operations with their time, rates and roofline.
+    Ops(ops::Args),
+    /// List steps: time, period, spread, by core.
+    Steps(steps::Args),
+    /// Print a rule's card.
+    Explain(explain::Args),
+    /// List all rules.
+    Rules(rules::Args),
+}
+
+/// How results are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people, at a terminal.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Runs a command line and returns the process's exit code.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are not errors and go to standard output.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() {
+                exit::BAD_INPUT
+            } else {
+                exit::OK
+            });
+        }
+    };
+    let outcome = match cli.command {
+        Command::Analyze(args) => analyze::run(&args),
+        Command::Ops(args) => ops::run(&args),
+        Command::Steps(args) => steps::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Rules(args) => rules::run(&args),
+    };
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(error) if is_broken_pipe(&error) => ExitCode::from(exit::OK),
+        Err(error) => {
+            complain(&format!("{error:#}"));
+            ExitCode::from(exit::BAD_INPUT)
+        }
+    }
+}
+
+/// Prints an error for a person.
+fn complain(message: &str) {
+    use std::io::Write as _;
+    let style = anstyle::AnsiColor::Red.on_default().bold();
+    let _ = writeln!(anstream::stderr(), "{style}error{style:#}: {message}");
+}
+
+/// `tpu-tune ops … | head` is not an error.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}

@@ -1,0 +1,220 @@
+//! `tpu-tune ops`: the table of operations.
+
+use std::io::Write as _;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use profiler::evidence::{BoundBy, Evidence, OpProfile};
+use serde_json::json;
+
+use crate::cli::Format;
+use crate::cli::input::InputArgs;
+use crate::exit;
+use crate::render::table::{Align, Table};
+use crate::render::text;
+
+/// Arguments of `ops`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    input: InputArgs,
+
+    /// How the table is written.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+
+    /// Order of the rows.
+    #[arg(long, value_enum, default_value_t)]
+    sort: Sort,
+
+    /// Number of rows; 0 for all.
+    #[arg(long, short = 'n', default_value_t = 30)]
+    limit: usize,
+
+    /// Only operations of this category or class.
+    #[arg(long, value_name = "TEXT")]
+    category: Option<String>,
+
+    /// Only operations of this program.
+    #[arg(long, value_name = "NAME")]
+    module: Option<String>,
+
+    /// Only operations whose name, framework op, source or HLO contains this.
+    #[arg(long, value_name = "TEXT")]
+    grep: Option<String>,
+}
+
+/// Orders of the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Sort {
+    /// Self time a step.
+    #[default]
+    #[value(name = "self")]
+    SelfTime,
+    /// Time a step with children.
+    Total,
+    /// Executions.
+    Count,
+    /// Time above the roofline's floor: the most that could be saved.
+    Headroom,
+    /// Name.
+    Name,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// On bad input, or when no operation ran.
+pub fn run(args: &Args) -> Result<u8> {
+    let session = args.input.load()?;
+    let evidence = args.input.evidence(&session);
+    if evidence.ops.is_empty() {
+        bail!(
+            "{} has no device operations: nothing was recorded on an XLA Ops line",
+            args.input.shown()
+        );
+    }
+    let mut rows: Vec<&OpProfile> = evidence
+        .ops
+        .iter()
+        .filter(|op| args.wants(&evidence, op))
+        .collect();
+    sort(&mut rows, args.sort, &evidence);
+    let found = rows.len();
+    if args.limit > 0 {
+        rows.truncate(args.limit);
+    }
+    let mut out = anstream::stdout().lock();
+    match args.format {
+        Format::Text => {
+            write_text(&mut out, &evidence, &rows)?;
+            if rows.len() < found {
+                writeln!(out, "\n{} of {found} operations; all with -n 0", rows.len())?;
+            }
+        }
+        Format::Json => {
+            let ops: Vec<_> = rows.iter().map(|op| as_json(&evidence, op)).collect();
+            let table = json!({ "schema_version": 1, "found": found, "ops": ops });
+            serde_json::to_writer_pretty(&mut out, &table)?;
+            writeln!(out)?;
+        }
+    }
+    Ok(exit::OK)
+}
+
+impl Args {
+    fn wants(&self, evidence: &Evidence<'_>, profile: &OpProfile) -> bool {
+        let session = evidence.session;
+        let op = session.op(profile.id);
+        let module = op
+            .module
+            .map_or("", |module| session.modules[module as usize].name.as_str());
+        let of_category = self
+            .category
+            .as_ref()
+            .is_none_or(|want| op.category == *want || profile.class.name() == want);
+        let of_module = self.module.as_ref().is_none_or(|want| module == want);
+        let found = self.grep.as_ref().is_none_or(|want| {
+            [&op.name, &op.framework_op, &op.source, &op.hlo_text]
+                .iter()
+                .any(|text| text.contains(want.as_str()))
+        });
+        of_category && of_module && found
+    }
+}
+
+fn sort(rows: &mut [&OpProfile], order: Sort, evidence: &Evidence<'_>) {
+    let name = |op: &OpProfile| evidence.session.op(op.id).name.clone();
+    match order {
+        Sort::SelfTime => {}
+        Sort::Total => rows.sort_by_key(|op| std::cmp::Reverse(op.total_ps)),
+        Sort::Count => rows.sort_by_key(|op| std::cmp::Reverse(op.occurrences)),
+        Sort::Headroom => rows.sort_by(|a, b| headroom_ps(b).total_cmp(&headroom_ps(a))),
+        Sort::Name => rows.sort_by_key(|op| name(op)),
+    }
+}
+
+fn headroom_ps(op: &OpProfile) -> f64 {
+    let known = op.roofline.bound_by != BoundBy::Unknown;
+    if known {
+        op.step_self_ps * (1.0 - op.roofline.efficiency).max(0.0)
+    } else {
+        0.0
+    }
+}
+
+fn bound_name(op: &OpProfile) -> &'static str {
+    match op.roofline.bound_by {
+        BoundBy::Compute => "MXU",
+        BoundBy::Hbm => "HBM",
+        BoundBy::Pcie => "PCIe",
+        BoundBy::Ici => "ICI",
+        BoundBy::Unknown => "-",
+    }
+}
+
+fn write_text(
+    out: &mut impl std::io::Write,
+    evidence: &Evidence<'_>,
+    rows: &[&OpProfile],
+) -> std::io::Result<()> {
+    let mut table = Table::new([
+        ("operation", Align::Left),
+        ("class", Align::Left),
+        ("n/step", Align::Right),
+        ("ms/step", Align::Right),
+        ("%", Align::Right),
+        ("TFLOP/s", Align::Right),
+        ("GB/s", Align::Right),
+        ("bound", Align::Left),
+        ("% roof", Align::Right),
+    ]);
+    let rate = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0}"));
+    for op in rows {
+        let known = op.roofline.bound_by != BoundBy::Unknown && op.roofline.efficiency > 0.0;
+        table.row([
+            text::shorten(&text::clean(&evidence.session.op(op.id).name), 26),
+            op.class.name().to_owned(),
+            text::count(op.step_occurrences),
+            format!("{:.3}", op.step_self_ms()),
+            format!("{:.1}", 100.0 * evidence.share_of_step(op.step_self_ps)),
+            rate(op.tflops()),
+            rate(op.hbm_gb_per_s()),
+            bound_name(op).to_owned(),
+            if known {
+                format!("{:.0}", 100.0 * op.roofline.efficiency)
+            } else {
+                "-".to_owned()
+            },
+        ]);
+    }
+    table.write(out)
+}
+
+fn as_json(evidence: &Evidence<'_>, profile: &OpProfile) -> serde_json::Value {
+    let session = evidence.session;
+    let op = session.op(profile.id);
+    let module = op.module.map(|module| &session.modules[module as usize]);
+    json!({
+        "id": profile.id,
+        "name": op.name,
+        "module": module.map(|m| m.name.as_str()),
+        "program_id": module.and_then(|m| m.program_id).map(|id| id.to_string()),
+        "category": op.category,
+        "class": profile.class.name(),
+        "framework_op": op.framework_op,
+        "source": op.source,
+        "hlo": op.hlo_text,
+        "occurrences": profile.occurrences,
+        "total_time_ps": profile.total_ps,
+        "self_time_ps": profile.self_ps,
+        "self_ms_per_step": profile.step_self_ms(),
+        "slowest_core_self_ms_per_step": profile.step_self_slowest_ps / 1e9,
+        "executions_per_step": profile.step_occurrences,
+        "share_of_step": evidence.share_of_step(profile.step_self_ps),
+        "cost": profile.cost,
+        "tflop_per_s": profile.tflops(),
+        "hbm_gb_per_s": profile.hbm_gb_per_s(),
+        "roofline": profile.roofline,
+    })
+}

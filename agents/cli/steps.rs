@@ -1,0 +1,167 @@
+//! `tpu-tune steps`: steps by core.
+
+use std::io::Write as _;
+
+use anyhow::{Result, bail};
+use profiler::evidence::{Evidence, Spread, StepBasis};
+use serde_json::json;
+
+use crate::cli::Format;
+use crate::cli::input::InputArgs;
+use crate::exit;
+use crate::render::table::{Align, Table};
+use crate::render::text;
+
+/// Arguments of `steps`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    input: InputArgs,
+
+    /// How the steps are written.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// On bad input, or when there is nothing to take steps from.
+pub fn run(args: &Args) -> Result<u8> {
+    let session = args.input.load()?;
+    let evidence = args.input.evidence(&session);
+    if evidence.steps.cores.is_empty() {
+        bail!(
+            "{} has no device events to take steps from",
+            args.input.shown()
+        );
+    }
+    let mut out = anstream::stdout().lock();
+    match args.format {
+        Format::Text => write_text(&mut out, &evidence)?,
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut out, &as_json(&evidence))?;
+            writeln!(out)?;
+        }
+    }
+    Ok(exit::OK)
+}
+
+fn basis(evidence: &Evidence<'_>) -> String {
+    match evidence.steps.basis {
+        StepBasis::Markers => "step markers".to_owned(),
+        StepBasis::ModuleRuns(module) => {
+            let name = &evidence.session.modules[module as usize].name;
+            format!("runs of {}, no step markers", text::clean(name))
+        }
+        StepBasis::WholeCapture => "the whole capture as one step".to_owned(),
+    }
+}
+
+fn write_text(out: &mut impl std::io::Write, evidence: &Evidence<'_>) -> std::io::Result<()> {
+    let steps = &evidence.steps;
+    writeln!(out, "Steps: {}", basis(evidence))?;
+    writeln!(
+        out,
+        "Time of a step, slowest core of each: {}",
+        text::spread(&steps.time)
+    )?;
+    if steps.period.count > 0 {
+        writeln!(out, "Start to start: {}", text::spread(&steps.period))?;
+    }
+    if steps.cut > 0 {
+        writeln!(out, "{} left out: cut by an end of the capture", steps.cut)?;
+    }
+    writeln!(out)?;
+    let mut table = Table::new([
+        ("core", Align::Left),
+        ("steps", Align::Right),
+        ("min ms", Align::Right),
+        ("median ms", Align::Right),
+        ("p90 ms", Align::Right),
+        ("max ms", Align::Right),
+        ("busy %", Align::Right),
+    ]);
+    for core in &steps.cores {
+        let device = &evidence.session.devices[core.device];
+        let spread = Spread::of(core.whole().map(|step| step.duration()));
+        let time = evidence
+            .cores
+            .iter()
+            .find(|time| time.device == core.device);
+        let busy = time.map_or(0.0, |t| {
+            100.0 * t.busy_ps.0 as f64 / t.window_ps.0.max(1) as f64
+        });
+        table.row([
+            text::device_name(evidence.session, device),
+            spread.count.to_string(),
+            format!("{:.3}", spread.min_ps.as_ms()),
+            format!("{:.3}", spread.median_ps.as_ms()),
+            format!("{:.3}", spread.p90_ps.as_ms()),
+            format!("{:.3}", spread.max_ps.as_ms()),
+            format!("{busy:.1}"),
+        ]);
+    }
+    table.write(out)?;
+    writeln!(out, "\nPrograms")?;
+    let mut table = Table::new([
+        ("program", Align::Left),
+        ("runs", Align::Right),
+        ("median ms", Align::Right),
+        ("p90 ms", Align::Right),
+        ("total ms", Align::Right),
+    ]);
+    for run in &evidence.modules {
+        table.row([
+            text::clean(&evidence.session.modules[run.module as usize].name),
+            run.time.count.to_string(),
+            format!("{:.3}", run.time.median_ps.as_ms()),
+            format!("{:.3}", run.time.p90_ps.as_ms()),
+            format!("{:.3}", run.total_ps.as_ms()),
+        ]);
+    }
+    table.write(out)
+}
+
+fn as_json(evidence: &Evidence<'_>) -> serde_json::Value {
+    let session = evidence.session;
+    let cores: Vec<_> = evidence
+        .steps
+        .cores
+        .iter()
+        .map(|core| {
+            let device = &session.devices[core.device];
+            json!({
+                "plane": device.plane,
+                "host": session.hosts[device.host as usize].name,
+                "steps": core.steps.iter().map(|step| json!({
+                    "start_ps": step.start_ps,
+                    "duration_ps": step.duration(),
+                    "whole": step.whole,
+                })).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    let modules: Vec<_> = evidence
+        .modules
+        .iter()
+        .map(|run| {
+            let module = &session.modules[run.module as usize];
+            json!({
+                "name": module.name,
+                "program_id": module.program_id.map(|id| id.to_string()),
+                "time": run.time,
+                "total_ps": run.total_ps,
+            })
+        })
+        .collect();
+    json!({
+        "schema_version": 1,
+        "basis": basis(evidence),
+        "time": evidence.steps.time,
+        "period": evidence.steps.period,
+        "cut": evidence.steps.cut,
+        "cores": cores,
+        "modules": modules,
+    })
+}

@@ -1,0 +1,4 @@
+//! A report for people: at the terminal.
+
+pub mod table;
+pub mod text;
