@@ -1,1 +1,27 @@
 //! HLO programs: shapes, instructions, modules, their cost and their memory.
+//!
+//! ```text
+//! HLO text   ──> hlo_text  ─┐
+//!                           ├─> Program: one graph of instructions ──> cost, matmul, attention
+//! xla.HloProto ─> hlo_proto ┘            └─ BufferAssignment ──> buffers (peak memory)
+//! ```
+//!
+//! A trace often carries only single instructions (`long_name`): [`hlo_text::parse_instruction`]
+//! reads one, and [`cost`] says of it what can be said without the rest of the program.
+
+mod attributes;
+pub mod collective;
+pub mod dtype;
+pub mod frames;
+mod graph;
+pub mod hlo_text;
+pub mod instruction;
+pub mod opcode;
+#[cfg(test)]
+mod real_data;
+mod scan;
+pub mod shape;
+pub mod shape_text;
+
+pub use graph::{Computation, ComputationId, Edge, OpId, Program};
+pub(crate) use graph::{ComputationParts, ProgramParts};

@@ -1,0 +1,131 @@
+//! Readers on real profiles: set `TPU_TUNE_REAL_PROFILES` to a folder with some, else all pass
+//! without looking at anything.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::note::NoteLevel;
+use crate::program::hlo_text::{looks_like_hlo_text, parse_instruction, parse_module};
+
+/// All files below the folder, sorted; none where the variable is not set.
+fn files(wanted: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
+    let Some(folder) = std::env::var_os("TPU_TUNE_REAL_PROFILES") else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::from(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if wanted(&path) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn named(path: &Path, end: &str) -> bool {
+    path.to_string_lossy().ends_with(end)
+}
+
+#[test]
+fn compiler_dumps_are_read_without_a_warning() {
+    for path in files(|p| named(p, ".hlo") || named(p, "hlo_long_txt_jit_f.txt")) {
+        let text = fs::read_to_string(&path).expect("a readable file");
+        assert!(looks_like_hlo_text(text.as_bytes()), "{}", path.display());
+        let (program, notes) = parse_module(&text);
+        let notes: Vec<_> = notes.iter().collect();
+        assert_eq!(notes, [], "{}", path.display());
+        assert!(program.entry.is_some(), "{}", path.display());
+        for (op, instruction) in program.ops() {
+            assert!(
+                instruction.opcode.is_known() || instruction.opcode.async_part().is_some(),
+                "{} in {}",
+                instruction.opcode,
+                path.display()
+            );
+            for operand in &instruction.operands {
+                assert!(
+                    operand.op.is_some(),
+                    "{} of {}",
+                    operand.name,
+                    instruction.name
+                );
+            }
+            if instruction.metadata.stack_frame_id > 0 {
+                assert!(!program.source(op).is_empty(), "{}", instruction.name);
+            }
+            let text = instruction.shape.to_string();
+            assert_eq!(text.parse().as_ref(), Ok(&instruction.shape), "{text}");
+        }
+    }
+}
+
+/// The values of a string field in a trace's JSON, whatever surrounds them.
+fn json_strings(json: &str, key: &str) -> Vec<String> {
+    let key = format!("\"{key}\":");
+    json.match_indices(&key)
+        .filter_map(|(at, _)| {
+            serde_json::Deserializer::from_str(&json[at + key.len()..])
+                .into_iter::<String>()
+                .next()?
+                .ok()
+        })
+        .collect()
+}
+
+pub(super) fn trace_json(name: &str) -> Option<String> {
+    let path = files(|p| named(p, name)).pop()?;
+    let mut text = String::new();
+    let file = fs::File::open(path).expect("a readable file");
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(file), &mut text)
+        .expect("a gzip file");
+    Some(text)
+}
+
+#[test]
+fn every_long_name_of_a_trace_is_read() {
+    let Some(json) = trace_json("tpu7x-vllm-bf16-step.trace.json.gz") else {
+        return;
+    };
+    let names = json_strings(&json, "long_name");
+    assert!(names.len() > 3000, "{}", names.len());
+    for name in names {
+        let op = parse_instruction(&name).expect(&name);
+        assert!(op.opcode.is_known(), "{name}");
+        assert!(
+            op.operands.iter().all(|operand| operand.shape.is_some()),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn fragments_from_bug_reports_give_what_can_be_read() {
+    for path in files(|p| {
+        p.parent()
+            .is_some_and(|folder| folder.ends_with("cases/hlo"))
+    }) {
+        let text = fs::read_to_string(&path).expect("a readable file");
+        let (program, notes) = parse_module(&text);
+        let warnings = notes.iter().filter(|n| n.level == NoteLevel::Warning);
+        assert!(
+            warnings.map(|n| n.count).sum::<u64>() <= 2,
+            "{}",
+            path.display()
+        );
+        // One of them holds the tracing IR of a framework instead.
+        let is_hlo = !named(&path, "ptxla_ir_nonzero_dynamic.txt");
+        assert_eq!(program.is_empty(), !is_hlo, "{}", path.display());
+        assert_eq!(
+            looks_like_hlo_text(text.as_bytes()),
+            is_hlo,
+            "{}",
+            path.display()
+        );
+    }
+}
