@@ -11,17 +11,22 @@
 
 mod attributes;
 pub mod collective;
+pub mod cost;
 pub mod dtype;
 pub mod frames;
 mod graph;
 pub mod hlo_text;
 pub mod instruction;
+pub mod kernel;
+pub mod matmul;
+mod movement;
 pub mod opcode;
 #[cfg(test)]
 mod real_data;
 mod scan;
 pub mod shape;
 pub mod shape_text;
+pub mod traffic;
 
 pub use graph::{Computation, ComputationId, Edge, OpId, Program};
 pub(crate) use graph::{ComputationParts, ProgramParts};
