@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::note::NoteLevel;
+use crate::program::cost::lone_cost;
 use crate::program::hlo_text::{looks_like_hlo_text, parse_instruction, parse_module};
 
 /// All files below the folder, sorted; none where the variable is not set.
@@ -102,6 +103,50 @@ fn every_long_name_of_a_trace_is_read() {
             "{name}"
         );
     }
+}
+
+/// What shapes alone give must be what the compiler wrote beside the names.
+#[test]
+fn lone_ops_of_a_trace_agree_with_the_compilers_flops_and_bytes() {
+    let Some(json) = trace_json("tpu7x-vllm-bf16-step.trace.json.gz") else {
+        return;
+    };
+    let trace: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let (mut matmuls, mut all_bytes, mut other_bytes) = (0, 0, 0);
+    for event in trace["traceEvents"].as_array().expect("events") {
+        let args = &event["args"];
+        let Some(name) = args["long_name"].as_str() else {
+            continue;
+        };
+        let number = |key: &str| args[key].as_str().and_then(|v| v.parse::<f64>().ok());
+        let op = parse_instruction(name).expect(name);
+        let cost = lone_cost(&op);
+        if args["hlo_category"] == "convolution fusion" {
+            let flops = number("model_flops").expect("flops");
+            let share = cost.matmul_flops / flops;
+            assert!((0.995..=1.0).contains(&share), "{share} of {flops}: {name}");
+            matmuls += 1;
+        }
+        // We count a copy once; of kernels the compiler says 0.
+        let category = args["hlo_category"].as_str().unwrap_or_default();
+        let compared = !matches!(
+            category,
+            "async-done" | "copy-start" | "copy-done" | "custom-call"
+        );
+        if let Some(bytes) = number("bytes_accessed").filter(|_| compared) {
+            let ours = cost.traffic.total().0 as f64;
+            if (ours - bytes).abs() > 0.001 * bytes {
+                other_bytes += 1;
+                // A body that slices its operand does not show from outside.
+                assert!(
+                    category == "loop fusion" && ours > bytes,
+                    "{ours} for {bytes}: {name}"
+                );
+            }
+            all_bytes += 1;
+        }
+    }
+    assert_eq!((matmuls, all_bytes, other_bytes), (514, 4138, 128));
 }
 
 #[test]
