@@ -1,5 +1,6 @@
 //! Events in time: readers for each format, and what follows from the order of events alone.
 
+mod kineto;
 pub mod trace_json;
 pub mod xplane;
 

@@ -1,0 +1,173 @@
+//! Reads the list of events, in parallel parts where it is long.
+//!
+//! The list is cut where one event ends and another begins. What looks like such a place may lie
+//! inside an event; then the part before it ends in the middle of an event, which shows, and the
+//! rest of the file is read in one go.
+
+use rayon::prelude::*;
+
+use super::cursor::{Cursor, is_at_end, next_event};
+use super::event::Event;
+use super::lenient::Lenient;
+use super::table::Table;
+
+/// Size of a part. Large against the tables' fixed costs, small against the memory that the
+/// parts in flight take.
+const PART_BYTES: usize = 8 << 20;
+
+/// Origin of clocks is moved when times do not fit comfortably in 64 bits of picoseconds.
+const LARGEST_TIME_PS: i128 = 1 << 62;
+/// Granularity of that move, 13 days: files of one run are moved alike.
+const BASE_STEP_BITS: u32 = 60;
+/// Events may begin before the one that is first in the file.
+const BASE_MARGIN_PS: i128 = 86_400 * 1_000_000_000_000;
+
+/// How a list of events ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// With its bracket; the byte after that.
+    Closed(usize),
+    /// The text ends between two events.
+    BetweenEvents,
+    /// The text ends inside the event that begins at this byte.
+    InEvent(usize),
+}
+
+/// Reads events from byte `start`, just behind the opening bracket, to the end of the list.
+pub(super) fn read_events(bytes: &[u8], start: usize) -> (Table<'_>, End) {
+    let mut table = Table::new(clock_base(bytes, start));
+    let end = read_parts(bytes, start, PART_BYTES, &mut table);
+    (table, end)
+}
+
+fn read_parts<'a>(bytes: &'a [u8], start: usize, size: usize, table: &mut Table<'a>) -> End {
+    let mut at = start;
+    loop {
+        let parts = cut(bytes, at, size);
+        let base_ps = table.base_ps();
+        let read: Vec<_> = parts
+            .par_iter()
+            .map(|(from, to)| {
+                let mut part = Table::new(base_ps);
+                let end = read_part(bytes, *from, *to, &mut part);
+                (part, end)
+            })
+            .collect();
+        for ((from, to), (part, end)) in parts.into_iter().zip(read) {
+            let is_last = to == bytes.len();
+            match end {
+                End::InEvent(_) if !is_last => return read_part(bytes, from, bytes.len(), table),
+                _ => table.append(part),
+            }
+            if is_last || matches!(end, End::Closed(_)) {
+                return end;
+            }
+            at = to;
+        }
+    }
+}
+
+/// As many parts as there are threads, from `at` on.
+fn cut(bytes: &[u8], at: usize, size: usize) -> Vec<(usize, usize)> {
+    let mut parts = Vec::new();
+    let mut from = at;
+    while parts.len() < rayon::current_num_threads().max(1) {
+        // A short rest is not worth a part of its own.
+        let wanted = from.saturating_add(size);
+        let to = if wanted.saturating_add(size / 4) < bytes.len() {
+            next_event(bytes, wanted).unwrap_or(bytes.len())
+        } else {
+            bytes.len()
+        };
+        parts.push((from, to));
+        if to == bytes.len() {
+            break;
+        }
+        from = to;
+    }
+    parts
+}
+
+/// Reads the events between two bytes.
+fn read_part<'a>(bytes: &'a [u8], from: usize, to: usize, table: &mut Table<'a>) -> End {
+    let text = bytes.get(..to).unwrap_or(bytes);
+    let is_last = to >= bytes.len();
+    let mut cursor = Cursor::new(text, from);
+    loop {
+        match cursor.peek() {
+            None => return End::BetweenEvents,
+            Some(b']') => return End::Closed(cursor.at + 1),
+            Some(b',') => {
+                cursor.at += 1;
+                continue;
+            }
+            Some(_) => {}
+        }
+        let at = cursor.at;
+        let error = match cursor.value::<Lenient<Event<'a>>>() {
+            Ok(Lenient(event)) => {
+                table.add(event, at);
+                continue;
+            }
+            Err(error) => error,
+        };
+        // Not JSON: go on with the next event, if there is one.
+        let next = next_event(text, at + 1);
+        if (next.is_none() || !is_last) && is_at_end(&error, text.get(at..).unwrap_or_default()) {
+            return End::InEvent(at);
+        }
+        let event = text.get(at..next.unwrap_or(to)).unwrap_or_default();
+        match event_without_args(event) {
+            Some(event) => {
+                table.without_args += 1;
+                table.add(event, at);
+            }
+            None => table.unreadable += 1,
+        }
+        match next {
+            Some(next) => cursor.at = next,
+            // The last event of the list is the bad one: what follows it is not known.
+            None if is_last => return End::Closed(to),
+            None => return End::BetweenEvents,
+        }
+    }
+}
+
+/// What stands before the arguments of an event whose arguments are not JSON.
+///
+/// Kineto turns every backslash into a slash, so quotes inside HLO text end the string early.
+fn event_without_args(text: &[u8]) -> Option<Event<'static>> {
+    const ARGS: &[u8] = b"\"args\"";
+    let args = text.windows(ARGS.len()).position(|window| window == ARGS)?;
+    let fields = text.get(..args)?.trim_ascii_end();
+    let mut object = fields.strip_suffix(b",")?.to_vec();
+    object.push(b'}');
+    let Lenient(event) = serde_json::from_slice::<Lenient<Event<'_>>>(&object).ok()?;
+    Some(event.without_args())
+}
+
+/// What to take off all times of a file, from the first of them.
+fn clock_base(bytes: &[u8], start: usize) -> i128 {
+    let mut cursor = Cursor::new(bytes, start);
+    loop {
+        if cursor.eat(b',') {
+            continue;
+        }
+        let at = cursor.at;
+        match cursor.value::<Lenient<Event<'_>>>() {
+            Ok(Lenient(event)) if event.phase == b'X' => match event.start_ps {
+                Some(time) if time > LARGEST_TIME_PS => {
+                    return (time.saturating_sub(BASE_MARGIN_PS) >> BASE_STEP_BITS)
+                        << BASE_STEP_BITS;
+                }
+                Some(_) => return 0,
+                None => {}
+            },
+            Ok(_) => {}
+            Err(_) => match next_event(bytes, at + 1) {
+                Some(next) => cursor.at = next,
+                None => return 0,
+            },
+        }
+    }
+}
