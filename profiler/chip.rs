@@ -29,8 +29,15 @@ pub enum Generation {
 
 impl Generation {
     /// All generations, oldest first.
-    pub const ALL: [Self; 7] =
-        [Self::V2, Self::V3, Self::V4, Self::V5e, Self::V5p, Self::V6e, Self::Tpu7x];
+    pub const ALL: [Self; 7] = [
+        Self::V2,
+        Self::V3,
+        Self::V4,
+        Self::V5e,
+        Self::V5p,
+        Self::V6e,
+        Self::Tpu7x,
+    ];
 
     /// The name that `--chip` takes.
     #[must_use]
@@ -51,8 +58,10 @@ impl Generation {
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let lower = name.to_ascii_lowercase();
-        let squeezed: String =
-            lower.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>();
+        let squeezed: String = lower
+            .chars()
+            .filter(|c| c.is_ascii_alphanumeric())
+            .collect::<String>();
         let bare = squeezed.strip_prefix("tpu").unwrap_or(&squeezed);
         Some(match bare {
             "v2" => Self::V2,

@@ -63,12 +63,14 @@ impl Notes {
 
     /// All notes, warnings first, then by code and message.
     pub fn iter(&self) -> impl Iterator<Item = Note> + '_ {
-        self.notes.iter().map(|((level, code, message), count)| Note {
-            code,
-            level: *level,
-            message: message.clone(),
-            count: *count,
-        })
+        self.notes
+            .iter()
+            .map(|((level, code, message), count)| Note {
+                code,
+                level: *level,
+                message: message.clone(),
+                count: *count,
+            })
     }
 
     /// Whether there is a warning.

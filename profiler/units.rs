@@ -93,7 +93,12 @@ pub struct Bytes(pub u64);
 impl fmt::Display for Bytes {
     /// Binary units: `5 GiB`, `4.03 MiB`, `512 B`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const STEPS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        const STEPS: [(u64, &str); 4] = [
+            (1 << 40, "TiB"),
+            (1 << 30, "GiB"),
+            (1 << 20, "MiB"),
+            (1 << 10, "KiB"),
+        ];
         for (size, unit) in STEPS {
             if self.0 >= size {
                 return f.write_str(&with_digits(self.0 as f64 / size as f64, unit));
@@ -136,17 +141,29 @@ pub fn percent(share: f64) -> String {
 /// Floating-point operations per second, in TFLOP/s (10¹²).
 #[must_use]
 pub fn tflops(flops: f64, time: Picos) -> f64 {
-    if time.0 == 0 { 0.0 } else { flops / time.0 as f64 }
+    if time.0 == 0 {
+        0.0
+    } else {
+        flops / time.0 as f64
+    }
 }
 
 /// Bytes per second in GB/s (10⁹).
 #[must_use]
 pub fn gb_per_s(bytes: f64, time: Picos) -> f64 {
-    if time.0 == 0 { 0.0 } else { bytes * 1e3 / time.0 as f64 }
+    if time.0 == 0 {
+        0.0
+    } else {
+        bytes * 1e3 / time.0 as f64
+    }
 }
 
 /// Bytes per second in GiB/s (2³⁰), the unit that XProf shows.
 #[must_use]
 pub fn gib_per_s(bytes: f64, time: Picos) -> f64 {
-    if time.0 == 0 { 0.0 } else { bytes * 1e12 / time.0 as f64 / (1u64 << 30) as f64 }
+    if time.0 == 0 {
+        0.0
+    } else {
+        bytes * 1e12 / time.0 as f64 / (1u64 << 30) as f64
+    }
 }

@@ -92,7 +92,11 @@ impl<'a> Message<'a> {
     /// Starts at the first field of `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0, error: None }
+        Self {
+            bytes,
+            at: 0,
+            error: None,
+        }
     }
 
     /// Why the walk ended early, if it did.
