@@ -43,7 +43,7 @@ pub fn cost(module: &Module, computation: &Computation, instruction: &Instructio
             }
         }
     }
-    let updated = updated_in_place(module, instruction);
+    let updated = updated_in_place(module, computation, instruction);
     for array in &out {
         let bytes = updated.unwrap_or(u64::MAX).min(array.bytes());
         accesses.push((WRITE, array.space.into(), bytes));
@@ -143,8 +143,13 @@ fn touched_by_users(module: &Module, body: &Computation, name: &str) -> Option<u
 }
 
 /// Bytes that a fusion writes, if its root updates an operand in place.
-fn updated_in_place(module: &Module, instruction: &Instruction) -> Option<u64> {
+fn updated_in_place(
+    module: &Module,
+    computation: &Computation,
+    instruction: &Instruction,
+) -> Option<u64> {
     match instruction.opcode.as_str() {
+        "dynamic-update-slice" => sum(&computation.get(instruction.operands.get(1)?)?.shape),
         "fusion" => {
             let body = module.computations.get(instruction.callee("calls")?)?;
             let mut root = body.instructions.iter().find(|i| i.is_root)?;
@@ -153,7 +158,7 @@ fn updated_in_place(module: &Module, instruction: &Instruction) -> Option<u64> {
             }
             let update = match root.opcode.as_str() {
                 "dynamic-update-slice" => body.get(root.operands.get(1)?)?,
-                "fusion" => return updated_in_place(module, root),
+                "fusion" => return updated_in_place(module, body, root),
                 _ => return None,
             };
             sum(&update.shape)

@@ -194,10 +194,16 @@ impl Instruction {
 
     /// Whether a profile shows it: it does work, or waits for work.
     pub fn is_event(&self) -> bool {
-        !matches!(
-            self.opcode.as_str(),
-            "parameter" | "constant" | "tuple" | "get-tuple-element" | "bitcast" | "after-all"
-        )
+        match self.opcode.as_str() {
+            "parameter" | "constant" | "tuple" | "get-tuple-element" | "bitcast" | "after-all" => {
+                false
+            }
+            // Names for memory, not work.
+            "custom-call" => !["ConcatBitcast", "AllocateBuffer", "AssumeGatherIndicesInBound"]
+                .iter()
+                .any(|target| self.attributes.contains(&format!("\"{target}\""))),
+            _ => true,
+        }
     }
 }
 

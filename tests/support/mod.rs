@@ -18,6 +18,7 @@ pub mod cost;
 pub mod hlo;
 pub mod kineto;
 pub mod model;
+pub mod oracle;
 pub mod profile;
 pub mod proto;
 pub mod scenarios;

@@ -78,7 +78,7 @@ impl Model {
 
     /// How long the data of an asynchronous start are under way.
     fn transfer(&self, op: &Op) -> u64 {
-        let host = arrays(&op.shape).iter().any(|a| a.space == 5);
+        let host = crosses_pcie(op);
         let bytes = arrays(&op.shape).first().map_or(0, Array::bytes) as f64;
         let rate = if host {
             self.pcie
@@ -89,6 +89,11 @@ impl Model {
         };
         ticks(bytes / rate * 1e12 + self.overhead)
     }
+}
+
+/// Whether a start copies from or to the host's memory.
+fn crosses_pcie(op: &Op) -> bool {
+    op.category == "copy-start" && arrays(&op.shape).iter().any(|a| a.space == 5)
 }
 
 fn ticks(ps: f64) -> u64 {
@@ -104,22 +109,20 @@ pub struct Script {
 #[derive(Clone, Debug)]
 enum Node {
     Op { op: OpRef, duration: u64 },
-    Start { op: OpRef, transfer: u64 },
+    Start { op: OpRef, transfer: u64, pcie: bool },
     Done { op: OpRef, start: OpRef },
     While { op: OpRef, trips: u64, body: Vec<Node> },
 }
 
-/// Variation between executions: up to `permille` of a duration either way.
-#[derive(Clone, Copy, Debug)]
+/// Variation between executions: up to `permille` of a duration either way. The
+/// default has none.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Jitter {
     pub seed: u64,
     pub permille: u64,
 }
 
 impl Jitter {
-    /// Every execution takes the same.
-    pub const NONE: Self = Self { seed: 0, permille: 0 };
-
     fn apply(&mut self, duration: u64) -> u64 {
         if self.permille == 0 {
             return duration;
@@ -182,7 +185,7 @@ impl Context<'_> {
             } else if opcode.ends_with("-start") {
                 started.insert(&instruction.name, op);
                 let transfer = (self.time)(what).unwrap_or_else(|| self.model.transfer(what));
-                nodes.push(Node::Start { op, transfer });
+                nodes.push(Node::Start { op, transfer, pcie: crosses_pcie(what) });
             } else if let (true, Some(start)) = (opcode.ends_with("-update"), start) {
                 started.insert(&instruction.name, start);
                 nodes.push(Node::Op { op, duration: 2 * TICK });
@@ -198,11 +201,17 @@ impl Context<'_> {
 
 fn play(nodes: &[Node], device: &mut Device, jitter: &mut Jitter) {
     let mut pending: BTreeMap<OpRef, (Started, u64)> = BTreeMap::new();
+    let mut pcie_free = 0;
     for node in nodes {
         match node {
             Node::Op { op, duration } => device.op(*op, jitter.apply(*duration)),
-            Node::Start { op, transfer } => {
-                let arrives = device.now() + jitter.apply(*transfer);
+            Node::Start { op, transfer, pcie } => {
+                // Copies over PCIe follow each other; HBM and ICI take many at once.
+                let begins = if *pcie { pcie_free.max(device.now()) } else { device.now() };
+                let arrives = begins + jitter.apply(*transfer);
+                if *pcie {
+                    pcie_free = arrives;
+                }
                 pending.insert(*op, (device.start(*op, TICK), arrives));
             }
             Node::Done { op, start } => {

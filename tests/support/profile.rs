@@ -266,6 +266,29 @@ impl TpuProfile {
         &mut self.programs[op.program].ops[op.op]
     }
 
+    /// Keeps what a capture from `from` to `to` sees: operations that lie wholly
+    /// inside, and what is left of modules and steps that were cut.
+    pub fn crop(&mut self, from: u64, to: u64) {
+        let inside = |start: u64, duration: u64| from <= start && start + duration <= to;
+        for device in &mut self.devices {
+            device.ops.retain(|r| inside(r.start, r.duration));
+            device.transfers.retain(|t| inside(t.start, t.duration));
+            device.trace_me.retain(|m| inside(m.start, m.duration));
+            for (start, duration) in device
+                .modules
+                .iter_mut()
+                .map(|m| (&mut m.start, &mut m.duration))
+                .chain(device.steps.iter_mut().map(|s| (&mut s.start, &mut s.duration)))
+            {
+                let end = (*start + *duration).min(to);
+                *start = (*start).max(from);
+                *duration = end.saturating_sub(*start);
+            }
+            device.modules.retain(|m| m.duration > 0);
+            device.steps.retain(|s| s.duration > 0);
+        }
+    }
+
     /// The capture's length: to the end of the last thing that happened.
     pub fn duration(&self) -> u64 {
         let device_end = |d: &Device| d.now + d.clock_skew;
