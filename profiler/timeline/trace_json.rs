@@ -11,23 +11,6 @@
 //! strings that describe an operation are read for its first execution only. What is not valid
 //! JSON is left out and counted.
 
-<<<<<<< HEAD
-/// stub
-pub fn read(
-    _b: &[u8],
-    _n: &str,
-    _s: &mut crate::session_builder::SessionBuilder,
-) -> Result<(), String> {
-    Err("stub".into())
-}
-/// stub
-pub fn looks_like_trace_json(_b: &[u8]) -> bool {
-    false
-}
-/// stub
-pub fn looks_like_kineto(_b: &[u8]) -> bool {
-    false
-=======
 mod assemble;
 mod cursor;
 mod decimal;
@@ -217,5 +200,4 @@ fn note_cap(events: u64, is_kineto: bool, notes: &mut Notes) {
             ),
         );
     }
->>>>>>> json
 }
