@@ -381,6 +381,8 @@ pub struct Session {
     pub programs: Vec<SessionProgram>,
     /// Device memory over time, per allocator.
     pub memory: Vec<crate::memory::MemoryTimeline>,
+    /// Names of the lines on device planes, sorted: some tell the generation.
+    pub device_lines: std::collections::BTreeSet<String>,
     /// Planes of devices that are not TPUs, as `/device:GPU:0`.
     pub foreign_planes: Vec<String>,
     /// What the readers noticed.

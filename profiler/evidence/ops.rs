@@ -5,8 +5,9 @@ use serde::Serialize;
 use crate::evidence::class::{CopyRoute, OpClass};
 use crate::evidence::peaks::Peaks;
 use crate::evidence::steps::Steps;
+use crate::program::cost::{Cost as ModelCost, CostModel, lone_cost};
 use crate::program::instruction::Instruction;
-use crate::program::shape::{Array, MemorySpace, Shape};
+use crate::program::shape::{Array, MemorySpace};
 use crate::program::{self, parse_instruction};
 use crate::session::{ModuleId, Op, OpId, Session};
 use crate::units::Picos;
@@ -19,8 +20,9 @@ pub enum FlopsBasis {
     Stated,
     /// Derived from the shapes of a matmul or convolution.
     Shapes,
-    /// Derived from the shapes of an attention kernel, counting every key for every query.
-    Attention,
+    /// Derived from the shapes of a known kernel; for attention every key counts for every query,
+    /// so it is an upper bound.
+    Kernel,
 }
 
 /// What one execution costs.
@@ -103,8 +105,10 @@ pub struct OpProfile {
     pub step_self_slowest_ps: f64,
     /// Executions a step, the mean over cores.
     pub step_occurrences: f64,
-    /// Cost of one execution.
+    /// Cost of one execution: what the profile states, else what the model says.
     pub cost: Cost,
+    /// Cost of one execution by our own model: products, padding, memory by space.
+    pub model: ModelCost,
     /// One execution against the roofline.
     pub roofline: Roofline,
 }
@@ -204,6 +208,11 @@ pub fn op_profiles(session: &Session, steps: &Steps, peaks: &Peaks) -> Vec<OpPro
     }
     let cores = cores.max(1) as f64;
     let joined = join_hlo(session);
+    let mut models: Vec<CostModel<'_>> = session
+        .programs
+        .iter()
+        .map(|program| CostModel::new(&program.program))
+        .collect();
     let mut profiles = Vec::new();
     for (id, sum) in totals.iter().enumerate() {
         if sum.occurrences == 0 {
@@ -227,7 +236,16 @@ pub fn op_profiles(session: &Session, steps: &Steps, peaks: &Peaks) -> Vec<OpPro
             step_self_slowest_ps: slowest[id],
             step_occurrences: step_count[id] / cores,
             cost: Cost::default(),
+            model: ModelCost::default(),
             roofline: Roofline::default(),
+        };
+        profile.model = match hlo.and_then(|(program, id)| Some((models.get_mut(program)?, id))) {
+            Some((model, id)) => model.cost(id),
+            None => profile
+                .instruction
+                .as_ref()
+                .map(lone_cost)
+                .unwrap_or_default(),
         };
         profile.cost = cost_of(op, &profile, session);
         profile.roofline = roofline_of(&profile, peaks);
@@ -323,6 +341,20 @@ fn cost_of(op: &Op, profile: &OpProfile, session: &Session) -> Cost {
             cost.flops_basis = Some(FlopsBasis::Stated);
         }
     }
+    if cost.flops.is_none() && profile.model.matmul_flops > 0.0 {
+        cost.flops = Some(profile.model.matmul_flops);
+        cost.flops_basis = Some(FlopsBasis::Shapes);
+    }
+    if cost.flops.is_none()
+        && let Some(flops) = profile
+            .model
+            .kernel
+            .as_ref()
+            .and_then(|kernel| kernel.flops)
+    {
+        cost.flops = Some(flops);
+        cost.flops_basis = Some(FlopsBasis::Kernel);
+    }
     fill_bytes(&mut cost, op, profile);
     cost
 }
@@ -349,41 +381,20 @@ fn fill_bytes(cost: &mut Cost, op: &Op, profile: &OpProfile) {
         cost.vmem_bytes = Some(sum(3));
         return;
     }
-    let Some(instruction) = &profile.instruction else {
+    if profile.instruction.is_none() {
         return;
-    };
-    let [hbm, vmem, host] = bytes_of_shapes(instruction);
+    }
+    let traffic = &profile.model.traffic;
+    let hbm = traffic.hbm().total_padded().0 as f64;
+    let host = traffic.host().total_padded().0 as f64;
     let stated = op
         .bytes_accessed
         .filter(|bytes| *bytes > 0)
         .map(|bytes| bytes as f64);
     // A gather's operand is the whole table; the profile's own count is what it reads.
     cost.hbm_bytes = Some(stated.map_or(hbm, |stated| stated.min(hbm)));
-    cost.vmem_bytes = Some(vmem);
+    cost.vmem_bytes = Some(traffic.of(MemorySpace::Vmem).total_padded().0 as f64);
     cost.host_bytes = (host > 0.0).then_some(host);
-}
-
-/// Bytes of operands and results in HBM, VMEM and host memory.
-fn bytes_of_shapes(instruction: &Instruction) -> [f64; 3] {
-    let mut bytes = [0.0; 3];
-    let mut add = |shape: &Shape| {
-        for array in shape.arrays() {
-            let slot = match array.memory_space() {
-                MemorySpace::Hbm => 0,
-                MemorySpace::Vmem => 1,
-                MemorySpace::Host => 2,
-                _ => continue,
-            };
-            bytes[slot] += array.padded_bytes().0 as f64;
-        }
-    };
-    add(&instruction.shape);
-    for operand in &instruction.operands {
-        if let Some(shape) = &operand.shape {
-            add(shape);
-        }
-    }
-    bytes
 }
 
 fn roofline_of(profile: &OpProfile, peaks: &Peaks) -> Roofline {

@@ -1,9 +1,12 @@
 //! Which chip it is and what it can do, each figure with where it comes from.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::chip::{ChipFacts, Generation};
-use crate::session::Session;
+use crate::program::parse_instruction;
+use crate::session::{ModuleId, Session};
 
 /// How the chip is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -188,58 +191,76 @@ impl Chip {
     }
 }
 
-/// Infers the chip from rates that only some chips reach, and from lines that only some write.
-///
-/// A matmul at more than a chip's peak excludes that chip; of those left, the one with the lowest
-/// peak that the fastest op still uses to a plausible degree is taken.
+/// Infers the chip by exclusion: a matmul faster than a chip's peak excludes it, parameters that do
+/// not fit in its HBM exclude it, and a line that only one generation writes decides. Of the chips
+/// left, the one with the lowest peak is taken.
 fn infer(session: &Session, facts: &[ChipFacts]) -> Option<(Generation, String)> {
-    let mut fastest = 0.0f64;
-    let mut fastest_op = "";
+    if session.device_lines.contains("TC Overlay") {
+        let reason =
+            "the profile has a \"TC Overlay\" line, which TPU7x writes; give --chip to be sure";
+        return Some((Generation::Tpu7x, reason.to_owned()));
+    }
+    let (fastest, fastest_op) = fastest_matmul(session)?;
+    let parameters = parameter_bytes(session);
+    let mut fitting: Vec<(f64, &ChipFacts)> = facts
+        .iter()
+        .filter_map(|f| Some((f.peak_tflops_per_device("bf16")?, f)))
+        .filter(|(peak, f)| fastest <= *peak && parameters <= f.hbm_bytes_per_device())
+        .collect();
+    fitting.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (peak, chip) = *fitting.first()?;
+    Some((
+        chip.generation,
+        format!(
+            "the fastest matmul ({fastest_op}) runs at {fastest:.0} TFLOP/s, {:.0} % of {}'s peak and more than smaller chips reach, and its parameters ({}) fit; give --chip to be sure",
+            100.0 * fastest / peak,
+            chip.generation.name(),
+            crate::units::Bytes(parameters),
+        ),
+    ))
+}
+
+/// The highest FLOP rate of a matmul, in TFLOP/s, and the op that reached it.
+fn fastest_matmul(session: &Session) -> Option<(f64, &str)> {
+    let mut fastest: Option<(f64, &str)> = None;
     for (_, device) in session.tensor_cores() {
-        for (i, id) in device.ops.id.iter().enumerate() {
+        for (id, duration) in device.ops.id.iter().zip(&device.op_device_duration_ps) {
             let Some(op) = session.ops.get(*id as usize) else {
                 continue;
             };
-            if op.category != "convolution fusion" && op.category != "convolution" {
-                continue;
-            }
-            let duration = device.op_device_duration_ps[i];
             // Durations below a microsecond are too coarse to judge a rate by.
-            if duration < 1_000_000 {
+            if !op.category.starts_with("convolution") || *duration < 1_000_000 {
                 continue;
             }
-            let flops = op.flops.or(op.model_flops).unwrap_or(0) as f64;
-            let rate = flops / duration as f64;
-            if rate > fastest {
-                fastest = rate;
-                fastest_op = &op.name;
+            let rate = op.flops.or(op.model_flops).unwrap_or(0) as f64 / *duration as f64;
+            if rate > fastest.map_or(0.0, |(rate, _)| rate) {
+                fastest = Some((rate, &op.name));
             }
         }
     }
-    if fastest <= 0.0 {
-        return None;
+    fastest
+}
+
+/// Bytes of the parameters that the largest module's operations read: a lower bound of its HBM.
+fn parameter_bytes(session: &Session) -> u64 {
+    let mut parameters: BTreeMap<(Option<ModuleId>, String), u64> = BTreeMap::new();
+    for op in &session.ops {
+        let Ok(instruction) = parse_instruction(&op.hlo_text) else {
+            continue;
+        };
+        for operand in instruction.operands {
+            let is_parameter = ["param", "arg", "Arg_"]
+                .iter()
+                .any(|p| operand.name.starts_with(p));
+            if let Some(shape) = operand.shape.filter(|_| is_parameter) {
+                parameters.insert((op.module, operand.name), shape.padded_bytes().0);
+            }
+        }
     }
-    let overlay_v7 = session.names.iter().any(|name| name == "TC Overlay");
-    let mut fitting: Vec<(f64, Generation)> = facts
-        .iter()
-        .filter_map(|f| Some((f.peak_tflops_per_device("bf16")?, f.generation)))
-        .filter(|(peak, _)| fastest <= *peak * 1.02)
-        .collect();
-    fitting.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // Real matmuls reach at most about 95 % of peak; a chip that would be used beyond that is out.
-    let (peak, generation) = fitting
-        .iter()
-        .find(|(peak, generation)| {
-            fastest <= peak * 0.95 && (!overlay_v7 || *generation == Generation::Tpu7x)
-        })
-        .or(fitting.last())
-        .copied()?;
-    Some((
-        generation,
-        format!(
-            "the fastest matmul ({fastest_op}) runs at {fastest:.0} TFLOP/s, which is {:.0} % of {}'s peak and above what smaller chips reach; give --chip to be sure",
-            100.0 * fastest / peak,
-            generation.name()
-        ),
-    ))
+    let mut sums: BTreeMap<Option<ModuleId>, u64> = BTreeMap::new();
+    for ((module, _), bytes) in parameters {
+        let sum = sums.entry(module).or_default();
+        *sum = sum.saturating_add(bytes);
+    }
+    sums.into_values().max().unwrap_or(0)
 }

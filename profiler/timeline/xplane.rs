@@ -329,7 +329,11 @@ fn read_planes(planes: &[Plane<'_>], host: u32, builder: &mut SessionBuilder) {
     for (index, plane) in planes.iter().enumerate() {
         let Some(role) = &roles[index] else { continue };
         for line in &plane.lines {
-            if let Some(job) = line_job(index, role, line) {
+            let (job, name) = line_job(index, role, line);
+            if matches!(role, Role::Core(..)) {
+                builder.session.device_lines.insert(name.to_owned());
+            }
+            if let Some(job) = job {
                 jobs.push(job);
             }
         }
@@ -438,7 +442,8 @@ fn role_of(plane: &Plane<'_>, host: u32, builder: &mut SessionBuilder) -> Option
     is_host.then_some(Role::Host)
 }
 
-fn line_job<'a>(plane: usize, role: &Role, bytes: &'a [u8]) -> Option<LineJob<'a>> {
+/// The line's job, if its events are wanted, and its name.
+fn line_job<'a>(plane: usize, role: &Role, bytes: &'a [u8]) -> (Option<LineJob<'a>>, &'a str) {
     let mut name = "";
     let mut display = "";
     let mut timestamp_ns = 0u64;
@@ -460,18 +465,19 @@ fn line_job<'a>(plane: usize, role: &Role, bytes: &'a [u8]) -> Option<LineJob<'a
             "Async XLA Ops" => LineKind::AsyncOps,
             "Steps" | "Sparse Core Steps" => LineKind::Steps,
             "XLA TraceMe" => LineKind::Marks,
-            _ => return None,
+            _ => return (None, name),
         },
     };
     let name = if name.is_empty() { display } else { name };
     let timestamp_ps = timestamp_ns.saturating_mul(1000);
-    Some(LineJob {
+    let job = LineJob {
         plane,
         kind,
         name,
         bytes,
         timestamp_ps,
-    })
+    };
+    (Some(job), name)
 }
 
 /// A plane's event metadata by local index, and the stat ids that its events use.

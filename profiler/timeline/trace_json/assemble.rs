@@ -170,6 +170,10 @@ impl<'a, 'b> Assembly<'a, 'b> {
     ) {
         let host = self.builder.host(host);
         let mut device = Device::new(host, plane, kind, ordinal);
+        for line in &lines {
+            let name = self.line_name(line).to_owned();
+            self.builder.session.device_lines.insert(name);
+        }
         let mut lines: Vec<(Role, Line)> = lines
             .into_iter()
             .filter_map(|line| Some((role(self.line_name(&line))?, line)))
