@@ -1,2 +1,5 @@
 //! The suite: behaviour through public interfaces.
+
 mod real_profiles;
+mod rules;
+mod support;

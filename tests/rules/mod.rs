@@ -1,0 +1,35 @@
+//! Rules on scenarios with known answers: what must be found, what must not, and how much.
+
+mod memory;
+
+use advisors::registry::RULES;
+use advisors::{Finding, Report};
+use profiler::evidence::Evidence;
+use profiler::session::Session;
+use profiler::session_builder::SessionBuilder;
+use profiler::timeline::xplane;
+
+use crate::support::profile::TpuProfile;
+use crate::support::xspace;
+
+/// The session of one profile for each host.
+pub(crate) fn session(hosts: &[TpuProfile]) -> Session {
+    let mut builder = SessionBuilder::default();
+    for (i, profile) in hosts.iter().enumerate() {
+        let bytes = xspace::to_bytes(profile);
+        xplane::read(&bytes, &format!("host{i}"), &mut builder).expect("a valid XSpace");
+    }
+    builder.finish()
+}
+
+/// The report of one profile for each host.
+pub(crate) fn report(hosts: &[TpuProfile]) -> Report {
+    let session = session(hosts);
+    let evidence = Evidence::gather(&session, None, knowledge::chips::chips());
+    Report::new(&evidence, RULES)
+}
+
+/// The findings of one rule.
+pub(crate) fn findings<'r>(report: &'r Report, rule: &str) -> Vec<&'r Finding> {
+    report.findings.iter().filter(|finding| finding.rule == rule).collect()
+}
