@@ -301,7 +301,7 @@ pub fn sniff(bytes: &[u8], path: &str) -> Result<Format, LoadError> {
         return Ok(Format::HloText);
     }
     let replaced = count_replacements(bytes);
-    if replaced > 16 && replaced > bytes.len() / 2000 {
+    if replaced > 16 && replaced > bytes.len().min(1 << 20) / 2000 {
         return Err(LoadError::Mangled {
             path: path(),
             replaced,
@@ -316,7 +316,10 @@ pub fn sniff(bytes: &[u8], path: &str) -> Result<Format, LoadError> {
     }
 }
 
+/// Of the first bytes: a lossy conversion spares no part of a binary file.
 fn count_replacements(bytes: &[u8]) -> usize {
+    const LOOK_AT_BYTES: usize = 1 << 20;
+    let bytes = &bytes[..bytes.len().min(LOOK_AT_BYTES)];
     let mut count = 0;
     let mut at = 0;
     while let Some(window) = bytes.get(at..at + 3) {
