@@ -2,5 +2,6 @@
 
 mod layering;
 mod real_profiles;
+mod robustness;
 mod rules;
 mod support;

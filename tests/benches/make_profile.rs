@@ -8,7 +8,7 @@
     reason = "a tool for benchmarks"
 )]
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../support/mod.rs"]
 mod support;
 
 fn main() {
