@@ -103,6 +103,8 @@ pub struct ModuleRun {
     pub run_id: u64,
     pub start: u64,
     pub duration: u64,
+    /// Begun before the capture: the host's part of the launch is not seen.
+    pub is_cut: bool,
 }
 
 /// One execution of an operation.
@@ -274,6 +276,9 @@ impl TpuProfile {
             device.ops.retain(|r| inside(r.start, r.duration));
             device.transfers.retain(|t| inside(t.start, t.duration));
             device.trace_me.retain(|m| inside(m.start, m.duration));
+            for module in device.modules.iter_mut().filter(|m| m.start < from) {
+                module.is_cut = true;
+            }
             for (start, duration) in device
                 .modules
                 .iter_mut()
@@ -286,6 +291,9 @@ impl TpuProfile {
             }
             device.modules.retain(|m| m.duration > 0);
             device.steps.retain(|s| s.duration > 0);
+        }
+        for thread in &mut self.host_threads {
+            thread.events.retain(|e| inside(e.start, e.duration));
         }
     }
 
@@ -333,7 +341,7 @@ impl Device {
     /// Runs a program once; what `body` does happens inside it.
     pub fn run(&mut self, program: usize, run_id: u64, body: impl FnOnce(&mut Self)) {
         let start = self.now;
-        self.modules.push(ModuleRun { program, run_id, start, duration: 0 });
+        self.modules.push(ModuleRun { program, run_id, start, duration: 0, is_cut: false });
         let at = self.modules.len() - 1;
         body(self);
         self.modules[at].duration = self.now - start;
