@@ -317,3 +317,24 @@ impl Window {
         count
     }
 }
+
+#[test]
+fn matmul_flops_are_those_of_their_shapes() {
+    let module = Module::fixture("block_infer_v6e");
+    let flops_of = |scope: &str, scale: f64| -> Vec<u64> {
+        let entry = module.entry();
+        let mut all: Vec<u64> = entry
+            .instructions
+            .iter()
+            .filter(|i| i.op_name.as_ref().is_some_and(|n| n.ends_with(scope)))
+            .map(|i| (flops(&module, entry, i) as f64 / scale) as u64)
+            .collect();
+        all.sort_unstable();
+        all
+    };
+    // x @ gate_up and h @ down: 4096 x 2048 x 11264 and 4096 x 5632 x 2048, with a
+    // little elementwise work fused to them.
+    assert_eq!(flops_of("/mlp/dot_general", 1e9), [94, 188]);
+    // Scores: 4 x 16 x 1024 x 1024 x 128, batch as spatial dimensions.
+    assert_eq!(flops_of("bqhd,bkhd->bhqk/dot_general", 1e9), [17]);
+}

@@ -69,7 +69,8 @@ impl Module {
         let mut current: Option<(String, Vec<Instruction>)> = None;
         let mut symbol = 0;
         for line in text.lines() {
-            if line == "}" {
+            // A computation may end `}, execution_thread="sparsecore"`.
+            if line.starts_with('}') {
                 if let Some((name, instructions)) = current.take() {
                     module
                         .computations
@@ -330,4 +331,62 @@ fn frames(text: &str) -> BTreeMap<u64, Frame> {
         }
     }
     frames
+}
+
+#[test]
+fn text_and_proto_of_a_module_agree() {
+    use prost::Message;
+
+    for name in ["block_infer_v6e", "mlp_fsdp_v6e", "train_sample_v6e"] {
+        let text = Module::fixture(name);
+        let bytes = super::fixture_bytes(&format!("hlo/{name}.hlo_proto.pb"));
+        let proto = super::proto::HloProto::decode(bytes.as_slice()).expect("an HloProto");
+        let module = proto.hlo_module.expect("a module");
+        assert_eq!(text.name, module.name);
+        assert_eq!(text.entry, module.entry_computation_name);
+        // The text prints an asynchronous operation as `slice-start` where the proto
+        // has an `async-start` that calls a computation with the slice.
+        let computations = module
+            .computations
+            .iter()
+            .filter(|c| !c.name.starts_with("async_computation"));
+        assert_eq!(
+            text.computations.len(),
+            computations.clone().count(),
+            "{name}"
+        );
+        for computation in computations {
+            let names: BTreeMap<i64, &str> = computation
+                .instructions
+                .iter()
+                .map(|i| (i.id, i.name.as_str()))
+                .collect();
+            let read = text.computation(&computation.name);
+            assert_eq!(read.instructions.len(), names.len(), "{}", computation.name);
+            for expected in &computation.instructions {
+                let got = read.get(&expected.name).expect("every instruction is read");
+                match expected.opcode.strip_prefix("async") {
+                    Some(part) => assert!(got.opcode.ends_with(part), "{}", expected.name),
+                    None => assert_eq!(got.opcode, expected.opcode, "{}", expected.name),
+                }
+                let operands: Vec<&str> = expected.operand_ids.iter().map(|i| names[i]).collect();
+                // Where there are none, the text has a parameter's number or a literal.
+                if !operands.is_empty() {
+                    assert_eq!(got.operands, operands, "{}", expected.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sources_are_the_lines_of_the_program() {
+    let module = Module::fixture("matmul_f32_v5e");
+    let (_, fusion) = module.instruction("fusion");
+    let (source, stack) = module.source(fusion).expect("a source");
+    assert!(source.starts_with("/tmp/model/programs.py:"), "{source}");
+    assert!(
+        stack.starts_with(&format!("{source}:")),
+        "innermost first: {stack}"
+    );
 }

@@ -18,11 +18,13 @@
 )]
 
 pub mod chip;
+pub mod committed;
 pub mod cost;
 pub mod hlo;
 pub mod kineto;
 pub mod model;
 pub mod oracle;
+pub mod peers;
 pub mod profile;
 pub mod proto;
 pub mod scenarios;

@@ -70,6 +70,14 @@ pub struct Op {
     pub deduplicated_name: Option<String>,
 }
 
+impl Op {
+    /// What "Async XLA Ops" calls what this operation starts: `async-copy`.
+    pub fn async_name(&self) -> String {
+        let kind = self.name.split("-start").next().unwrap_or("copy");
+        format!("async-{kind}")
+    }
+}
+
 /// An operation of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpRef {
@@ -103,6 +111,8 @@ pub struct ModuleRun {
     pub run_id: u64,
     pub start: u64,
     pub duration: u64,
+    /// Begun before the capture: the host's part of the launch is not seen.
+    pub is_cut: bool,
 }
 
 /// One execution of an operation.
@@ -282,6 +292,9 @@ impl TpuProfile {
             device.ops.retain(|r| inside(r.start, r.duration));
             device.transfers.retain(|t| inside(t.start, t.duration));
             device.trace_me.retain(|m| inside(m.start, m.duration));
+            for module in device.modules.iter_mut().filter(|m| m.start < from) {
+                module.is_cut = true;
+            }
             for (start, duration) in device
                 .modules
                 .iter_mut()
@@ -299,6 +312,9 @@ impl TpuProfile {
             }
             device.modules.retain(|m| m.duration > 0);
             device.steps.retain(|s| s.duration > 0);
+        }
+        for thread in &mut self.host_threads {
+            thread.events.retain(|e| inside(e.start, e.duration));
         }
     }
 
@@ -355,6 +371,7 @@ impl Device {
             run_id,
             start,
             duration: 0,
+            is_cut: false,
         });
         let at = self.modules.len() - 1;
         body(self);

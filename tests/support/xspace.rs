@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use prost::Message;
 
-use super::profile::{Device, Mark, ModuleRun, Op, OpRef, OpRun, Step, TpuProfile};
+use super::profile::{
+    Device, HostEvent, HostThread, Mark, ModuleRun, Op, OpRef, OpRun, Step, TpuProfile, us,
+};
 use super::proto::{
     CoreDetails, EventData, MemoryAccessBreakdown, StatValue, XEvent, XEventMetadata, XLine,
     XPlane, XSpace, XStat, XStatMetadata,
@@ -173,18 +175,19 @@ impl<'a> PlaneWriter<'a> {
         });
     }
 
-    fn modules(&mut self, runs: &[ModuleRun], skew: u64) -> Vec<XEvent> {
+    fn modules(&mut self, runs: &[ModuleRun], device: &Device) -> Vec<XEvent> {
         let mut events = Vec::new();
+        let skew = device.clock_skew;
         for run in runs {
             let program = &self.profile.programs[run.program];
             let metadata_id = self.named(&format!("{}({})", program.name, program.id));
-            let flow = mix(program.id ^ run.run_id.rotate_left(32)).cast_signed();
+            let flow = launch_flow(program.id, run, device);
             let stats = vec![
                 self.stat("run_id", StatValue::Uint64(run.run_id)),
                 self.stat("replica_id", StatValue::Int64(0)),
                 self.stat("queue_id", StatValue::Uint64(0)),
                 self.stat("core_type", StatValue::Uint64(0)),
-                self.stat("_ct", StatValue::Int64(12)),
+                self.stat("_ct", StatValue::Int64(LAUNCH)),
                 self.stat("_c", StatValue::Int64(flow)),
             ];
             events.push(event(metadata_id, run.start + skew, run.duration, stats));
@@ -241,6 +244,15 @@ impl<'a> PlaneWriter<'a> {
         }
         events
     }
+}
+
+/// The type of the flow from the host's launch of a program to its run.
+const LAUNCH: i64 = 12;
+
+/// The id of the flow that links a launch with the run it causes.
+fn launch_flow(program_id: u64, run: &ModuleRun, device: &Device) -> i64 {
+    let which = run.run_id << 16 | u64::from(device.global_id);
+    mix(program_id ^ which).cast_signed()
 }
 
 fn event(metadata_id: i64, offset: u64, duration: u64, stats: Vec<XStat>) -> XEvent {
@@ -313,7 +325,7 @@ fn device_plane(profile: &TpuProfile, device: &Device) -> XPlane {
     if !events.is_empty() {
         writer.line(1, "Steps", events);
     }
-    let events = writer.modules(&device.modules, skew);
+    let events = writer.modules(&device.modules, device);
     writer.line(2, "XLA Modules", events);
     let events = writer.ops(&device.ops, skew);
     writer.line(3, "XLA Ops", events);
@@ -338,8 +350,7 @@ fn transfers(writer: &mut PlaneWriter<'_>, device: &Device) -> Vec<XEvent> {
             None => {
                 let stats = writer.op_stats(op, profile.programs[transfer.start_op.program].id);
                 let id = writer.next_event_id();
-                let kind = op.name.split("-start").next().unwrap_or("copy");
-                let display_name = format!("async-{kind}");
+                let display_name = op.async_name();
                 let name = op.hlo.clone();
                 let metadata = XEventMetadata {
                     id,
@@ -385,7 +396,7 @@ fn sparse_planes(profile: &TpuProfile, device: &Device) -> Vec<XPlane> {
         let skew = device.clock_skew;
         let events = writer.steps(&core.steps, skew);
         writer.line(11, "Sparse Core Steps", events);
-        let events = writer.modules(&core.modules, skew);
+        let events = writer.modules(&core.modules, device);
         writer.line(12, "Sparse Core Modules", events);
         let mut events = writer.ops(&core.ops, skew);
         for (index, event) in events.iter_mut().enumerate() {
@@ -432,7 +443,8 @@ fn host_plane(profile: &TpuProfile) -> XPlane {
             writer.plane_stat(name, StatValue::Double(value));
         }
     }
-    for (index, thread) in profile.host_threads.iter().enumerate() {
+    let launches = launches(profile);
+    for (index, thread) in profile.host_threads.iter().chain([&launches]).enumerate() {
         let id = 21_000 + i64::try_from(index).expect("few threads");
         let mut events = Vec::new();
         for e in &thread.events {
@@ -454,6 +466,35 @@ fn host_plane(profile: &TpuProfile) -> XPlane {
         });
     }
     writer.plane
+}
+
+/// The runtime's thread that puts programs on the devices' queues.
+fn launches(profile: &TpuProfile) -> HostThread {
+    let mut events = Vec::new();
+    for device in &profile.devices {
+        for run in device.modules.iter().filter(|run| !run.is_cut) {
+            let program_id = profile.programs[run.program].id;
+            events.push(HostEvent {
+                name: "DoEnqueueProgram".to_owned(),
+                start: (run.start + device.clock_skew).saturating_sub(us(280)),
+                duration: us(19),
+                stats: vec![
+                    ("continuation", 1),
+                    ("run_id", i64::try_from(run.run_id).expect("few runs")),
+                    ("queue_id", 0),
+                    ("device_ordinal", device.ordinal.into()),
+                    ("core_type", 0),
+                    ("_pt", LAUNCH),
+                    ("_p", launch_flow(program_id, run, device)),
+                ],
+            });
+        }
+    }
+    events.sort_by_key(|e| e.start);
+    HostThread {
+        name: "pjrt-tpu-tasks".to_owned(),
+        events,
+    }
 }
 
 fn environment_plane(profile: &TpuProfile) -> XPlane {

@@ -32,8 +32,11 @@ use super::hlo::Module;
 use super::model::{Jitter, Model, Script};
 use super::profile::{Op, TpuProfile};
 
+/// What makes the profile of a scenario.
+pub type Scenario = fn() -> TpuProfile;
+
 /// Every scenario of one host, by name.
-pub const ALL: &[(&str, fn() -> TpuProfile)] = &[
+pub const ALL: &[(&str, Scenario)] = &[
     ("attention_naive", attention_naive),
     ("decode", decode),
     ("dus_scan_axis", dus_scan_axis),

@@ -13,7 +13,10 @@ pub fn sample() -> TpuProfile {
     let mut stage = Stage::new("train_sample_v6e", Chip::V6e, 4);
     let proto = crate::support::fixture_bytes("hlo/train_sample_v6e.hlo_proto.pb");
     stage.profile.programs[stage.program].hlo_proto = Some(proto);
-    let script = stage.script(2, |_| None);
+    // Layout copies move short rows: a third of the usual rate.
+    let script = stage.script(2, |op| {
+        (op.category == "data formatting").then(|| 3 * stage.model.duration(op))
+    });
     stage.rounds(&script, 12, BATCH_WAIT, 8, true);
 
     let device = &stage.profile.devices[0];
