@@ -5,3 +5,4 @@ mod real_profiles;
 mod robustness;
 mod rules;
 mod support;
+mod xprof_agreement;
