@@ -16,7 +16,6 @@ mod cursor;
 mod decimal;
 mod document;
 mod event;
-mod lenient;
 mod places;
 mod scan;
 mod table;
