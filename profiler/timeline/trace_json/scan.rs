@@ -151,3 +151,51 @@ fn clock_base(bytes: &[u8], start: usize) -> i128 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nested lists that look like events, broken events, text between events, another list
+    /// after the one that is read.
+    const LIST: &str = r#"
+    {"ph":"M","pid":3,"name":"process_name","args":{"name":"/device:TPU:0"}} ,
+    {"ph":"X","pid":3,"tid":1,"ts":1,"dur":1,"name":"a","args":{"x":[{"name":1},{"name":2},{"name":3}]}},
+    {"ph":"X","pid":"Spans","tid":"b","ts":1,"dur":1,"name":"b"},
+    {"ph":"X","pid":3,"tid":1,"ts":2,"dur":1,"name":"c","args":{"device_offset_ps":"7","x":"/"c/""}},
+    {"ph":"X","pid":3,"tid":1,"ts":3,"dur":1,"name":"d","args":{"device_offset_ps":"9","long_name":"d"}},
+    {"ph":"X","pid":3,"tid":2,"ts":3,"dur":1,"name":"a},{\"ph\""},
+    {"name":"say "e"","ph":"X"},
+    {"ph":"X","pid":3,"tid":1,"ts":4,"dur":1,"name":"\"f\""},
+    {"ph":"M","pid":3,"tid":1,"name":"thread_name","args":{"name":"XLA Ops"}},
+    {}], "more":[{"ph":"X","ts":1,"name":"x"},{"ph":"X","ts":1,"name":"y"}]"#;
+
+    fn read_in_parts(text: &str, size: usize) -> (String, End) {
+        let mut table = Table::new(0);
+        let end = read_parts(text.as_bytes(), 0, size, &mut table);
+        let names: Vec<_> = (0..table.names.len() as u32).map(|i| table.names.get(i)).collect();
+        let counts = (table.events, table.unreadable, table.without_args);
+        (format!("{names:?} {:?} {:?} {counts:?}", table.processes, table.lines), end)
+    }
+
+    #[test]
+    fn a_list_reads_the_same_in_parts_of_any_size() {
+        let whole = read_in_parts(LIST, LIST.len());
+        let close = LIST.find("], \"more\"").expect("the end of the list") + 1;
+        assert_eq!(whole.1, End::Closed(close));
+        for size in 0..LIST.len() {
+            assert_eq!(read_in_parts(LIST, size), whole, "parts of {size} bytes");
+        }
+    }
+
+    #[test]
+    fn a_list_that_is_cut_reads_the_same_in_parts() {
+        for cut in (0..LIST.len()).filter(|cut| LIST.is_char_boundary(*cut)) {
+            let text = &LIST[..cut];
+            let whole = read_in_parts(text, text.len());
+            for size in [0, 40, 150, 400] {
+                assert_eq!(read_in_parts(text, size), whole, "{cut} bytes in parts of {size}");
+            }
+        }
+    }
+}
