@@ -240,13 +240,7 @@ impl<'a, 'b> Assembly<'a, 'b> {
                 && self.builder.session.op(op).category == "custom-call"
                 && let Some(details) = self.details(event_at)
             {
-                let sum = device.event_costs.entry(op).or_default();
-                let add = |sum: &mut u64, cost: Option<u64>| {
-                    *sum = sum.saturating_add(cost.unwrap_or(0));
-                };
-                add(&mut sum.flops, details.flops);
-                add(&mut sum.model_flops, details.model_flops);
-                add(&mut sum.bytes_accessed, details.bytes_accessed);
+                add_costs(device, op, &details);
             }
         }
     }
@@ -408,6 +402,19 @@ impl<'a, 'b> Assembly<'a, 'b> {
             self.builder.add_device(device);
         }
     }
+}
+
+/// Adds what one execution of a custom call costs, where the trace says so.
+fn add_costs(device: &mut Device, op: OpId, details: &Details<'_>) {
+    let costs = [details.flops, details.model_flops, details.bytes_accessed];
+    let [flops, model_flops, bytes_accessed] = costs.map(Option::unwrap_or_default);
+    if flops == 0 && model_flops == 0 && bytes_accessed == 0 {
+        return;
+    }
+    let sum = device.event_costs.entry(op).or_default();
+    sum.flops = sum.flops.saturating_add(flops);
+    sum.model_flops = sum.model_flops.saturating_add(model_flops);
+    sum.bytes_accessed = sum.bytes_accessed.saturating_add(bytes_accessed);
 }
 
 /// `fusion.3` of `%fusion.3 = f32[8] fusion(...)`.

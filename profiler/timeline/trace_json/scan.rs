@@ -173,9 +173,17 @@ mod tests {
     fn read_in_parts(text: &str, size: usize) -> (String, End) {
         let mut table = Table::new(0);
         let end = read_parts(text.as_bytes(), 0, size, &mut table);
-        let names: Vec<_> = (0..table.names.len() as u32).map(|i| table.names.get(i)).collect();
+        let names: Vec<_> = (0..table.names.len() as u32)
+            .map(|i| table.names.get(i))
+            .collect();
         let counts = (table.events, table.unreadable, table.without_args);
-        (format!("{names:?} {:?} {:?} {counts:?}", table.processes, table.lines), end)
+        (
+            format!(
+                "{names:?} {:?} {:?} {counts:?}",
+                table.processes, table.lines
+            ),
+            end,
+        )
     }
 
     #[test]
@@ -194,7 +202,11 @@ mod tests {
             let text = &LIST[..cut];
             let whole = read_in_parts(text, text.len());
             for size in [0, 40, 150, 400] {
-                assert_eq!(read_in_parts(text, size), whole, "{cut} bytes in parts of {size}");
+                assert_eq!(
+                    read_in_parts(text, size),
+                    whole,
+                    "{cut} bytes in parts of {size}"
+                );
             }
         }
     }

@@ -25,6 +25,7 @@ const XPROF: &str = r##"{"displayTimeUnit":"ns","metadata":{"highres-ticks":true
 {"ph":"X","pid":3,"tid":3,"ts":2001,"dur":2,"name":"fusion.2","args":{"device_offset_ps":"1901000000","device_duration_ps":"2000000","hlo_category":"custom fusion","long_name":"%fusion.2 = f32[9]{0} fusion(%p), kind=kCustom"}},
 {"ph":"X","pid":3,"tid":3,"ts":2004,"dur":1,"name":"kernel.1","args":{"device_offset_ps":"1904000000","device_duration_ps":"1000000","hlo_category":"custom-call","bytes_accessed":"100"}},
 {"ph":"X","pid":3,"tid":3,"ts":2005,"dur":1,"name":"kernel.1","args":{"device_offset_ps":"1905000000","device_duration_ps":"1000000","hlo_category":"custom-call","bytes_accessed":"40"}},
+{"ph":"X","pid":3,"tid":3,"ts":2007,"dur":1,"name":"kernel.2","args":{"device_offset_ps":"1907000000","device_duration_ps":"1000000","hlo_category":"custom-call","bytes_accessed":"0"}},
 {"ph":"X","pid":3,"tid":3,"ts":9000,"dur":1,"name":"stray.1"},
 {"ph":"X","pid":3,"tid":2,"ts":1000.5,"dur":20.25,"name":"jit_a(77)","args":{"run_id":"5","queue_id":"0"}},
 {"ph":"X","pid":3,"tid":2,"ts":2000,"dur":20,"name":"jit_b(18446744073709551615)","args":{"run_id":"6","queue_id":"0"}},
@@ -102,6 +103,7 @@ fn operations_carry_their_module_and_what_their_first_event_says() {
             ("fusion.2", Some("jit_b"), "custom fusion"),
             ("kernel.1", Some("jit_b"), "custom-call"),
             ("kernel.1", Some("jit_b"), "custom-call"),
+            ("kernel.2", Some("jit_b"), "custom-call"),
             ("stray.1", None, ""),
         ]
     );
