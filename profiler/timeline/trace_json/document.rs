@@ -100,15 +100,10 @@ fn read_object<'a>(
                 _ => break,
             }
         };
-        if key == b"traceEvents" && cursor.eat(b'[') {
+        // A second list would be a second file glued to the first.
+        if key == b"traceEvents" && events.is_none() && cursor.eat(b'[') {
             let (table, end) = scan::read_events(bytes, cursor.at);
-            events = Some(match events {
-                Some((mut known, _)) if known.base_ps() == table.base_ps() => {
-                    known.append(table);
-                    (known, ending(end))
-                }
-                _ => (table, ending(end)),
-            });
+            events = Some((table, ending(end)));
             match end {
                 End::Closed(at) => cursor.at = at,
                 End::BetweenEvents | End::InEvent(_) => break,
