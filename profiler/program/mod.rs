@@ -10,11 +10,13 @@
 //! reads one, and [`cost`] says of it what can be said without the rest of the program.
 
 mod attributes;
+pub mod buffers;
 pub mod collective;
 pub mod cost;
 pub mod dtype;
 pub mod frames;
 mod graph;
+pub mod hlo_proto;
 pub mod hlo_text;
 pub mod instruction;
 pub mod kernel;
@@ -25,6 +27,7 @@ pub mod opcode;
 mod real_data;
 mod scan;
 pub mod shape;
+mod shape_proto;
 pub mod shape_text;
 pub mod traffic;
 
