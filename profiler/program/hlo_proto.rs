@@ -89,7 +89,7 @@ fn has_instruction(computation: &[u8]) -> bool {
 /// Calls `each` with the fields of a message; a cut-off message is a note.
 fn fields(bytes: &[u8], notes: &mut Notes, mut each: impl FnMut(u32, Value<'_>, &mut Notes)) {
     let mut message = Message::new(bytes);
-    while let Some((field, value)) = message.next() {
+    for (field, value) in message.by_ref() {
         each(field, value, notes);
     }
     if message.error().is_some() {

@@ -14,6 +14,7 @@ pub mod buffers;
 pub mod collective;
 pub mod cost;
 pub mod dtype;
+mod fingerprint;
 pub mod frames;
 mod graph;
 pub mod hlo_proto;
@@ -30,6 +31,8 @@ pub mod shape;
 mod shape_proto;
 pub mod shape_text;
 pub mod traffic;
+mod trips;
 
 pub use graph::{Computation, ComputationId, Edge, OpId, Program};
 pub(crate) use graph::{ComputationParts, ProgramParts};
+pub use trips::Executions;

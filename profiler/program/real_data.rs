@@ -154,9 +154,21 @@ fn lone_ops_of_a_trace_agree_with_the_compilers_flops_and_bytes() {
     assert_eq!((matmuls, all_bytes, other_bytes), (514, 4138, 128));
 }
 
+/// A loop over 48 steps, unrolled eight times, with a counter in two 32-bit halves.
+#[test]
+fn a_loop_without_a_known_trip_count_is_run() {
+    let Some(path) = files(|p| named(p, "lstm_200.hlo")).pop() else {
+        return;
+    };
+    let (program, _) = parse_module(&fs::read_to_string(path).expect("a readable file"));
+    let op = program.find("while.2").expect("the loop");
+    assert_eq!(program.get(op).and_then(|op| op.known_trip_count()), None);
+    assert_eq!(program.trip_count(op), Some(6));
+}
+
 /// The HLO protos in an XSpace: `planes=1 / event_metadata=4 / value=2 / stats=5 / bytes=6`.
 fn protos(space: &[u8]) -> Vec<&[u8]> {
-    fn all<'a>(bytes: &'a [u8], wanted: u32) -> impl Iterator<Item = &'a [u8]> {
+    fn all(bytes: &[u8], wanted: u32) -> impl Iterator<Item = &[u8]> {
         let fields = Message::new(bytes).filter(move |&(field, _)| field == wanted);
         fields.map(|(_, value)| value.bytes())
     }
@@ -246,6 +258,7 @@ fn protos_of_a_profile_agree_with_the_memory_viewer_and_the_text() {
             instruction.name
         );
     }
+    assert_eq!(text.fingerprint(), program.fingerprint());
     let order = |program: &Program| -> Vec<String> {
         let entry = program.entry_computation().expect("an entry");
         entry
