@@ -199,9 +199,10 @@ impl BufferAssignment {
             at: None,
             live: Vec::new(),
         };
+        // Scratch of a thread is in registers or on a stack of its own.
         for allocation in in_space
             .iter()
-            .filter(|a| a.class != BufferClass::Temporary)
+            .filter(|a| !matches!(a.class, BufferClass::Temporary | BufferClass::ThreadLocal))
         {
             let held = allocation.buffers.iter().filter_map(|id| index.buffer(*id));
             // The largest of the buffers that share the block stands for it, the first of equals.
@@ -214,7 +215,7 @@ impl BufferAssignment {
         if let Some(events) = self.trace_of(space, &in_space, &index) {
             self.replay(events, &index, program, &mut peak);
         }
-        Some(peak)
+        (peak.total().0 > 0).then_some(peak)
     }
 
     /// The heap simulation of a memory space: that of its first temporary block, else the one

@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use rustc_hash::FxHashMap;
 
 use crate::program::instruction::{CallRole, Instruction, Operand};
+use crate::program::shape::Shape;
 use crate::program::{ComputationId, OpId, Program};
 
 /// FNV-1a, 64 bits: the same on every machine and in every version.
@@ -92,7 +93,9 @@ impl Hashes<'_> {
         if let Some(instruction) = self.program.get(op) {
             let made = |operand: &Operand| operand.op.and_then(|op| before.get(&op).copied());
             let operands: Vec<_> = instruction.operands.iter().map(made).collect();
-            let called: Vec<_> = self.program.called(op).collect();
+            let mut called: Vec<_> = self.program.called(op).collect();
+            // Text names a loop's condition first, a proto its body.
+            called.sort_by_key(|&(role, _)| role);
             let called: Vec<_> = called
                 .into_iter()
                 .map(|(role, callee)| (role, self.computation(callee, depth + 1)))
@@ -111,10 +114,11 @@ fn write_work(hash: &mut Fnv, instruction: &Instruction) -> fmt::Result {
     // Protos write a group count of 1 out, text does not.
     let groups = [a.feature_group_count, a.batch_group_count].map(|count| count.max(1));
     write!(hash, "{} {}", instruction.opcode, instruction.shape)?;
+    let literal = literal(&a.literal, &instruction.shape);
     write!(
         hash,
-        "{:?}{numbers:?}{groups:?}{} {}",
-        a.fusion_kind, a.literal, a.direction
+        "{:?}{numbers:?}{groups:?}{literal} {}",
+        a.fusion_kind, a.direction
     )?;
     write!(hash, "{:?}{:?}{:?}", a.dot, a.convolution, a.window)?;
     write!(
@@ -127,6 +131,22 @@ fn write_work(hash: &mut Fnv, instruction: &Instruction) -> fmt::Result {
         "{:?}{:?}{}",
         a.replica_groups, a.source_target_pairs, a.custom_call_target
     )
+}
+
+/// A constant in one spelling: text rounds short floats to four digits, protos give their bits.
+fn literal(text: &str, shape: &Shape) -> String {
+    let dtype = shape
+        .as_array()
+        .map(|array| array.dtype)
+        .filter(|dtype| dtype.is_float());
+    match (dtype, text.parse::<f32>()) {
+        // Rounded to the bits that a bfloat16 has.
+        (Some(dtype), Ok(value)) if dtype.bits() <= 16 => {
+            format!("{:x}", value.to_bits().wrapping_add(0x8000) >> 16)
+        }
+        (Some(_), Ok(value)) => format!("{:x}", value.to_bits()),
+        _ => text.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -413,6 +413,11 @@ fn literal(bytes: &[u8]) -> String {
                 }
             }
             (8, _) => values.push(value.double().to_string()),
+            (11, Value::Bytes(&[low, high])) => values.push(half(low, high).to_string()),
+            // A bfloat16 is the upper half of a float.
+            (13, Value::Bytes(&[low, high])) => {
+                values.push(f32::from_le_bytes([0, 0, low, high]).to_string());
+            }
             // Signed and unsigned bytes.
             (15, Value::Bytes(&[byte])) => values.push(byte.cast_signed().to_string()),
             (3, Value::Bytes(&[byte])) => values.push(byte.to_string()),
@@ -423,6 +428,23 @@ fn literal(bytes: &[u8]) -> String {
         }
     }
     values.pop().unwrap_or_default()
+}
+
+/// The value of an IEEE half.
+fn half(low: u8, high: u8) -> f32 {
+    let bits = u16::from_le_bytes([low, high]);
+    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f32::from(bits & 0x3ff));
+    let magnitude = match exponent {
+        0 => fraction * 2f32.powi(-24),
+        31 if fraction == 0.0 => f32::INFINITY,
+        31 => f32::NAN,
+        _ => (1.0 + fraction / 1024.0) * 2f32.powi(exponent - 15),
+    };
+    if bits >> 15 == 1 {
+        -magnitude
+    } else {
+        magnitude
+    }
 }
 
 fn window(bytes: &[u8]) -> Vec<WindowDim> {

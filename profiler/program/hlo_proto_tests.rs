@@ -240,6 +240,22 @@ fn attributes_are_those_that_text_would_give() {
     assert_eq!(raw.literal, "-3");
 }
 
+#[test]
+fn literals_of_one_element_are_text() {
+    assert_eq!(literal(&message(vec![Sub(13, vec![0x80, 0x3f])])), "1");
+    assert_eq!(literal(&message(vec![Sub(11, vec![0x00, 0xb8])])), "-0.5");
+    assert_eq!(
+        literal(&message(vec![Sub(8, 1.5f32.to_le_bytes().to_vec())])),
+        "1.5"
+    );
+    assert_eq!(literal(&message(vec![Int(2, 1)])), "true");
+    assert_eq!(
+        literal(&message(vec![Int(4, 1), Int(4, 2)])),
+        "",
+        "only scalars are kept"
+    );
+}
+
 /// Logical buffers 1 = x, 2 = y, 3 = sum; the block 0 is the parameter, 1 the temporaries.
 fn with_buffers(events: &[(i64, i64, i64)]) -> Program {
     let buffer = |id, size, instruction| {

@@ -92,6 +92,23 @@ impl Program {
         executions
     }
 
+    /// Whether the ops of a computation run as ops of their own: those of the entry, of loops,
+    /// branches and calls. All others are part of the fusion, asynchronous op or reduction that
+    /// calls them, and so is their cost.
+    #[must_use]
+    pub fn has_own_ops(&self, id: ComputationId) -> bool {
+        let by_control_flow = |&(caller, role): &(OpId, CallRole)| match role {
+            CallRole::Body | CallRole::Condition | CallRole::Branch => true,
+            CallRole::Calls | CallRole::Applies => self
+                .get(caller)
+                .is_some_and(|op| matches!(op.opcode.as_str(), "call" | "call-start")),
+        };
+        self.entry == Some(id)
+            || self
+                .computation(id)
+                .is_some_and(|found| found.callers.iter().any(by_control_flow))
+    }
+
     /// The computations that one execution of a computation runs, how often, and whether that is
     /// assumed.
     fn calls_of(&self, computation: &Computation) -> Vec<(ComputationId, u64, bool)> {

@@ -124,6 +124,12 @@ fn executions_multiply_along_calls() {
     assert_eq!(of("body"), exactly(100));
     assert_eq!(of("condition"), exactly(101));
     assert_eq!(of("add_one"), exactly(100));
+    let own: Vec<_> = (0..)
+        .zip(&program.computations)
+        .filter(|&(id, _)| program.has_own_ops(ComputationId(id)))
+        .map(|(_, c)| c.name.as_str())
+        .collect();
+    assert_eq!(own, ["body", "condition", "main"]);
     let unknown = loop_with("  %first = s32[] negate(%x)", FUSED_PLUS_ONE, BELOW_LIMIT);
     let executions = unknown.executions();
     let inner = executions[unknown.find_computation("add_one").expect("it").0 as usize];
