@@ -23,7 +23,7 @@ use crate::intervals::Intervals;
 use crate::program::instruction::Instruction;
 use crate::program::opcode::AsyncPart;
 use crate::program::shape::Shape;
-use crate::session::{CoreKind, Device, OpId, Session};
+use crate::session::{CoreKind, Device, Op, OpId, Session};
 
 pub use groups::{GroupBasis, Groups};
 pub use uses::Consumption;
@@ -425,11 +425,9 @@ fn collective(evidence: &Evidence<'_>, member: &Member, selfs: &SelfTimes) -> Co
     let bus_gb_per_s = wire_bytes
         .filter(|_| time > 0.0 && !carried)
         .map(|bytes| bytes * count * 1e3 / time);
-    let first_source = ops
+    let source = ops
         .iter()
-        .map(|op| evidence.session.op(op.id).source.as_str())
-        .find(|source| !source.is_empty());
-    let source = first_source
+        .find_map(|op| code_line(evidence.session.op(op.id)))
         .or_else(|| ops.last().and_then(|op| evidence.source_near(op)))
         .unwrap_or_default();
     Collective {
@@ -448,6 +446,19 @@ fn collective(evidence: &Evidence<'_>, member: &Member, selfs: &SelfTimes) -> Co
         groups,
         ops: member.ops.clone(),
     }
+}
+
+/// The innermost line of an op's stack that is not in an installed package: the program's own line
+/// says more than that of the framework's dispatch. Where there is none, the op's line.
+fn code_line(op: &Op) -> Option<&str> {
+    let installed = |line: &str| line.contains("-packages/");
+    let own = op.source_stack.lines().find(|line| !installed(line));
+    match own.filter(|_| installed(&op.source)) {
+        // Lines of a stack end with the column.
+        Some(line) => Some(line.rsplit_once(':').map_or(line, |(line, _)| line)),
+        None => Some(op.source.as_str()),
+    }
+    .filter(|line| !line.is_empty())
 }
 
 /// Time a step from start to done, mean over cores: the n-th start belongs to the n-th done. The

@@ -201,7 +201,8 @@ impl Group<'_> {
 /// A count that may be a mean.
 fn count(value: f64) -> String {
     if (value - value.round()).abs() < 0.05 {
-        format!("{value:.0}")
+        // An empty sum of floats is minus zero.
+        format!("{:.0}", value.abs())
     } else {
         format!("{value:.1}")
     }
