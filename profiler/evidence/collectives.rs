@@ -13,6 +13,8 @@
 pub mod groups;
 pub mod uses;
 
+use std::collections::VecDeque;
+
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -162,7 +164,8 @@ impl Collectives {
         let selfs = SelfTimes::of(evidence);
         let mut list: Vec<Collective> = members
             .iter()
-            .map(|member| collective(evidence, member, &selfs))
+            .zip(in_flight_ps(evidence, &members))
+            .map(|(member, in_flight)| collective(evidence, member, in_flight, &selfs))
             .collect();
         list.sort_by(|a, b| {
             b.exposed_ps
@@ -391,7 +394,12 @@ impl SelfTimes {
     }
 }
 
-fn collective(evidence: &Evidence<'_>, member: &Member, selfs: &SelfTimes) -> Collective {
+fn collective(
+    evidence: &Evidence<'_>,
+    member: &Member,
+    in_flight: f64,
+    selfs: &SelfTimes,
+) -> Collective {
     let ops: Vec<&OpProfile> = member
         .ops
         .iter()
@@ -411,7 +419,7 @@ fn collective(evidence: &Evidence<'_>, member: &Member, selfs: &SelfTimes) -> Co
     let in_flight_ps = match member.form {
         Form::Blocking => None,
         Form::Carried => Some(ops.iter().map(|op| op.step_self_ps).sum()),
-        Form::Async => Some(in_flight_ps(evidence, &member.ops)),
+        Form::Async => Some(in_flight),
     };
     let shapes = Shapes::of(evidence, member.kind, &ops);
     let groups = groups_of(evidence, &ops, &shapes);
@@ -461,35 +469,45 @@ fn code_line(op: &Op) -> Option<&str> {
     .filter(|line| !line.is_empty())
 }
 
-/// Time a step from start to done, mean over cores: the n-th start belongs to the n-th done. The
-/// line "Async XLA Ops" has the same spans, but libtpu fills it on the first core only.
-fn in_flight_ps(evidence: &Evidence<'_>, ops: &[OpId]) -> f64 {
-    let (Some(first), Some(last)) = (ops.first(), ops.last()) else {
-        return 0.0;
-    };
-    if first == last {
-        return 0.0;
+/// Time a step from start to done of each member, mean over cores: the n-th start belongs to the
+/// n-th done. The line "Async XLA Ops" has the same spans, but libtpu may fill it on the first core
+/// only.
+fn in_flight_ps(evidence: &Evidence<'_>, members: &[Member]) -> Vec<f64> {
+    let mut ends: FxHashMap<OpId, (usize, bool)> = FxHashMap::default();
+    for (at, member) in members.iter().enumerate() {
+        if let [first, .., last] = member.ops.as_slice() {
+            ends.insert(*first, (at, false));
+            ends.insert(*last, (at, true));
+        }
     }
-    let mut sum = 0.0;
+    let mut sums = vec![0.0; members.len()];
+    if ends.is_empty() {
+        return sums;
+    }
     for core in &evidence.steps.cores {
         let Some(device) = evidence.session.devices.get(core.device) else {
             continue;
         };
-        let mut open = std::collections::VecDeque::new();
-        let mut spans = Vec::new();
+        let mut open = vec![VecDeque::new(); members.len()];
+        let mut spans = vec![Vec::new(); members.len()];
         for (start, duration, id) in device.ops.iter() {
-            if id == *first {
-                open.push_back(start);
-            } else if id == *last
-                && let Some(begin) = open.pop_front()
-            {
-                spans.push((begin, start.saturating_add(duration)));
+            match ends.get(&id) {
+                Some((at, false)) => open[*at].push_back(start),
+                Some((at, true)) => {
+                    if let Some(begin) = open[*at].pop_front() {
+                        spans[*at].push((begin, start.saturating_add(duration)));
+                    }
+                }
+                None => {}
             }
         }
-        let union = Intervals::union(spans).clip(core.window_ps);
-        sum += union.total_ps() as f64 / core.count().max(1) as f64;
+        for (sum, spans) in sums.iter_mut().zip(spans) {
+            let union = Intervals::union(spans).clip(core.window_ps);
+            *sum += union.total_ps() as f64 / core.count().max(1) as f64;
+        }
     }
-    sum / evidence.steps.cores.len().max(1) as f64
+    let cores = evidence.steps.cores.len().max(1) as f64;
+    sums.into_iter().map(|sum| sum / cores).collect()
 }
 
 /// The sizes that a collective's instructions state, in bytes without padding.

@@ -3,11 +3,11 @@
 use knowledge::advice::AdviceKind;
 use profiler::evidence::CollectiveKind;
 use profiler::evidence::collectives::{Collective, Consumption};
-use profiler::units::{percent, with_digits};
+use profiler::units::percent;
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::collectives::{MIN_SHARE, by_axis, count};
+use crate::rules::collectives::{MIN_SHARE, by_axis, count, time};
 
 /// See the card.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ fn draft(context: &Context<'_>, group: &super::Group<'_>) -> Draft {
             "{} all-reduce over {} feed only slices: a reduce-scatter would send half of {} a step",
             count(group.executions()),
             group.axis,
-            with_digits(exposed_ms, "ms"),
+            time(exposed_ms),
         ),
         kind: AdviceKind::ReduceScatter,
         ops: group.ops(context),
@@ -102,7 +102,8 @@ fn draft(context: &Context<'_>, group: &super::Group<'_>) -> Draft {
             upper_bound_ms: exposed_ms,
             basis: Basis::Modelled,
             formula: format!(
-                "an all-reduce sends 2(n-1)/n of the payload, a reduce-scatter (n-1)/n: half of {transfer_ms:.3} ms of transfer"
+                "an all-reduce sends 2(n-1)/n of the payload, a reduce-scatter (n-1)/n: half of {} of transfer",
+                time(transfer_ms)
             ),
             buckets: group.buckets(context),
         }),

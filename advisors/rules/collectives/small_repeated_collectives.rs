@@ -1,11 +1,11 @@
 //! Many collectives so small that only their latency counts.
 
 use knowledge::advice::AdviceKind;
-use profiler::units::{Bytes, with_digits};
+use profiler::units::Bytes;
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::collectives::{Group, count, small_repeated};
+use crate::rules::collectives::{Group, count, small_repeated, time};
 
 /// See the card.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ fn draft(context: &Context<'_>, group: &Group<'_>) -> Draft {
             count(executions),
             group.kind.name(),
             group.axis,
-            with_digits(latency_ms, "ms"),
+            time(latency_ms),
             context.evidence.step_time(),
         ),
         kind: AdviceKind::Resharding,
@@ -94,8 +94,9 @@ fn draft(context: &Context<'_>, group: &Group<'_>) -> Draft {
             upper_bound_ms: exposed_ms,
             basis: Basis::Modelled,
             formula: format!(
-                "{} executions of {each_us:.1} us, of which {latency_ms:.3} ms a step is latency; half of them joined with another saves half",
+                "{} executions of {each_us:.1} us, of which {} a step is latency; half of them joined with another saves half",
                 count(executions),
+                time(latency_ms),
             ),
             buckets: group.buckets(context),
         }),

@@ -4,11 +4,11 @@ use knowledge::advice::AdviceKind;
 use profiler::evidence::collectives::{CoreLoad, core_name, self_per_step};
 use profiler::evidence::{CoreTime, OpClass};
 use profiler::session::OpId;
-use profiler::units::{percent, with_digits};
+use profiler::units::{Picos, percent};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::collectives::MIN_SHARE;
+use crate::rules::collectives::{MIN_SHARE, time};
 
 /// See the card.
 #[derive(Debug)]
@@ -129,8 +129,8 @@ fn slow_core(context: &Context<'_>) -> Option<Draft> {
             context.evidence.session.op(*id).name.clone(),
             format!(
                 "{} a step, {} on the others",
-                with_digits(own / 1e9, "ms"),
-                with_digits(others / 1e9, "ms")
+                time(own / 1e9),
+                time(others / 1e9)
             ),
             "self time, mean over the others",
         )
@@ -139,7 +139,7 @@ fn slow_core(context: &Context<'_>) -> Option<Draft> {
         title: format!(
             "{who} works {} longer than the other cores, which wait {} of each {} step for it",
             percent(slower),
-            with_digits(waited / 1e9, "ms"),
+            time(waited / 1e9),
             context.evidence.step_time(),
         ),
         kind: AdviceKind::Straggler,
@@ -152,9 +152,9 @@ fn slow_core(context: &Context<'_>) -> Option<Draft> {
             upper_bound_ms: waited / 1e9,
             basis: Basis::Measured,
             formula: format!(
-                "min({:.3} ms more work than the median of the others, {:.3} ms that they wait)",
-                excess / 1e9,
-                waited / 1e9
+                "min({} more work than the median of the others, {} that they wait)",
+                time(excess / 1e9),
+                time(waited / 1e9)
             ),
             buckets: ops.into_iter().map(Bucket::Op).collect(),
         }),
@@ -219,7 +219,7 @@ fn alignment(context: &Context<'_>) -> String {
     if clocks.hosts.len() > 1 {
         format!(
             "; hosts' clocks aligned by the ends of common runs, to {} either way",
-            with_digits(clocks.spread_ps() as f64 / 1e6, "us")
+            Picos(clocks.spread_ps())
         )
     } else {
         String::new()
@@ -248,6 +248,11 @@ fn late_start(context: &Context<'_>) -> Option<Draft> {
     }
     let late = latest(context, last.device);
     let who = &late.who;
+    let host = if who.starts_with("host ") {
+        who.clone()
+    } else {
+        format!("the host of {who}")
+    };
     let mut exhibits = vec![
         Exhibit::number(
             "waiting at the start of programs",
@@ -266,7 +271,7 @@ fn late_start(context: &Context<'_>) -> Option<Draft> {
     Some(Draft {
         title: format!(
             "{who} starts late: the other cores wait up to {} of each {} step in a barrier",
-            with_digits(longest_ms, "ms"),
+            time(longest_ms),
             evidence.step_time(),
         ),
         kind: AdviceKind::Straggler,
@@ -279,14 +284,15 @@ fn late_start(context: &Context<'_>) -> Option<Draft> {
             upper_bound_ms: longest_ms,
             basis: Basis::Measured,
             formula: format!(
-                "time in barrier-cores beyond the {:.3} ms that the last core waits, mean over cores: {mean_ms:.3} ms a step",
-                least / 1e9
+                "time in barrier-cores beyond the {} that the last core waits, mean over cores: {} a step",
+                time(least / 1e9),
+                time(mean_ms)
             ),
             buckets: vec![Bucket::IdleInside],
         }),
         advice: vec![
             format!(
-                "look at what the host of {who} does before each dispatch: input pipeline, logging, checkpoints, garbage collection"
+                "look at what {host} does before each dispatch: input pipeline, logging, checkpoints, garbage collection"
             ),
             "dispatch ahead: without a read of the result in each step, a late host catches up while the devices work"
                 .to_owned(),
