@@ -7,7 +7,14 @@ use crate::rule::Rule;
 use crate::rules;
 
 /// Every rule.
-pub const RULES: &[&dyn Rule] = &[&rules::memory::exposed_host_offload::ExposedHostOffload];
+pub const RULES: &[&dyn Rule] = &[
+    &rules::memory::exposed_host_offload::ExposedHostOffload,
+    &rules::collectives::exposed_collective::ExposedCollective,
+    &rules::collectives::small_repeated_collectives::SmallRepeatedCollectives,
+    &rules::collectives::all_reduce_to_reduce_scatter::AllReduceToReduceScatter,
+    &rules::collectives::straggler_skew::StragglerSkew,
+    &rules::collectives::full_resharding::FullResharding,
+];
 
 /// The rule of that code or name, in any case.
 #[must_use]

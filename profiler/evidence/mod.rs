@@ -3,6 +3,8 @@
 //! Everything a rule needs, computed once. Pure and deterministic.
 
 pub mod class;
+pub mod clocks;
+pub mod collectives;
 pub mod cores;
 pub mod ops;
 pub mod peaks;
@@ -16,6 +18,8 @@ use crate::session::{ModuleId, OpId, Session};
 use crate::units::Picos;
 
 pub use class::{CollectiveKind, CopyRoute, OpClass};
+pub use clocks::Clocks;
+pub use collectives::{Collective, Collectives};
 pub use cores::{CoreTime, Gap};
 pub use ops::{BoundBy, OpProfile};
 pub use peaks::{Chip, Peaks};
@@ -40,6 +44,10 @@ pub struct Evidence<'s> {
     pub ops: Vec<OpProfile>,
     /// Runs of each module that ran, longest total first.
     pub modules: Vec<ModuleRuns>,
+    /// Collectives that ran, and the load of each core.
+    pub collectives: Collectives,
+    /// The clocks of the hosts, aligned where that is possible.
+    pub clocks: Clocks,
     index: Vec<Option<usize>>,
     names: FxHashMap<(Option<ModuleId>, &'s str), usize>,
     users: Vec<Vec<usize>>,
@@ -88,7 +96,8 @@ impl<'s> Evidence<'s> {
             }
         }
         let modules = module_runs(session);
-        Self {
+        let clocks = Clocks::align(session, modules.first().map(|runs| runs.module));
+        let mut evidence = Self {
             session,
             chip,
             peaks,
@@ -97,10 +106,14 @@ impl<'s> Evidence<'s> {
             gaps,
             ops,
             modules,
+            collectives: Collectives::default(),
+            clocks,
             index,
             names,
             users,
-        }
+        };
+        evidence.collectives = Collectives::find(&evidence);
+        evidence
     }
 
     /// The profile of an operation, if it ran.

@@ -1,5 +1,6 @@
 //! Rules on scenarios with known answers: what must be found, what must not, and how much.
 
+mod collectives;
 mod memory;
 
 use advisors::registry::RULES;
