@@ -4,8 +4,11 @@
 
 pub mod class;
 pub mod cores;
+pub mod host;
+pub mod idle;
 pub mod ops;
 pub mod peaks;
+pub mod serving;
 pub mod steps;
 
 use rustc_hash::FxHashMap;
@@ -17,6 +20,8 @@ use crate::units::Picos;
 
 pub use class::{CollectiveKind, CopyRoute, OpClass};
 pub use cores::{CoreTime, Gap};
+pub use host::{GapCause, HostEvidence, HostKind};
+pub use idle::InsideIdle;
 pub use ops::{BoundBy, OpProfile};
 pub use peaks::{Chip, Peaks};
 pub use steps::{Spread, StepBasis, Steps};
@@ -40,6 +45,12 @@ pub struct Evidence<'s> {
     pub ops: Vec<OpProfile>,
     /// Runs of each module that ran, longest total first.
     pub modules: Vec<ModuleRuns>,
+    /// What the host did, above all while no program ran.
+    pub host: HostEvidence,
+    /// Where a core waited inside its programs.
+    pub inside: Option<InsideIdle>,
+    /// Functions that were compiled for several shapes.
+    pub families: Vec<serving::Family>,
     index: Vec<Option<usize>>,
     names: FxHashMap<(Option<ModuleId>, &'s str), usize>,
     users: Vec<Vec<usize>>,
@@ -88,6 +99,10 @@ impl<'s> Evidence<'s> {
             }
         }
         let modules = module_runs(session);
+        let idle = idle::core_idle(session, &steps);
+        let host = HostEvidence::gather(session, &idle);
+        let inside = idle::inside_idle(session, &idle);
+        let families = serving::families(session, &modules, &ops);
         Self {
             session,
             chip,
@@ -97,6 +112,9 @@ impl<'s> Evidence<'s> {
             gaps,
             ops,
             modules,
+            host,
+            inside,
+            families,
             index,
             names,
             users,
