@@ -6,8 +6,11 @@ pub mod class;
 pub mod clocks;
 pub mod collectives;
 pub mod cores;
+pub mod host;
+pub mod idle;
 pub mod ops;
 pub mod peaks;
+pub mod serving;
 pub mod steps;
 
 use rustc_hash::FxHashMap;
@@ -21,6 +24,8 @@ pub use class::{CollectiveKind, CopyRoute, OpClass};
 pub use clocks::Clocks;
 pub use collectives::{Collective, Collectives};
 pub use cores::{CoreTime, Gap};
+pub use host::{GapCause, HostEvidence, HostKind};
+pub use idle::InsideIdle;
 pub use ops::{BoundBy, OpProfile};
 pub use peaks::{Chip, Peaks};
 pub use steps::{Spread, StepBasis, Steps};
@@ -48,6 +53,12 @@ pub struct Evidence<'s> {
     pub collectives: Collectives,
     /// The clocks of the hosts, aligned where that is possible.
     pub clocks: Clocks,
+    /// What the host did, above all while no program ran.
+    pub host: HostEvidence,
+    /// Where a core waited inside its programs.
+    pub inside: Option<InsideIdle>,
+    /// Functions that were compiled for several shapes.
+    pub families: Vec<serving::Family>,
     index: Vec<Option<usize>>,
     names: FxHashMap<(Option<ModuleId>, &'s str), usize>,
     users: Vec<Vec<usize>>,
@@ -97,6 +108,10 @@ impl<'s> Evidence<'s> {
         }
         let modules = module_runs(session);
         let clocks = Clocks::align(session, modules.first().map(|runs| runs.module));
+        let idle = idle::core_idle(session, &steps);
+        let host = HostEvidence::gather(session, &idle);
+        let inside = idle::inside_idle(session, &idle);
+        let families = serving::families(session, &modules, &ops);
         let mut evidence = Self {
             session,
             chip,
@@ -108,6 +123,9 @@ impl<'s> Evidence<'s> {
             modules,
             collectives: Collectives::default(),
             clocks,
+            host,
+            inside,
+            families,
             index,
             names,
             users,
