@@ -7,7 +7,14 @@ use crate::rule::Rule;
 use crate::rules;
 
 /// Every rule.
-pub const RULES: &[&dyn Rule] = &[&rules::memory::exposed_host_offload::ExposedHostOffload];
+pub const RULES: &[&dyn Rule] = &[
+    &rules::memory::exposed_host_offload::ExposedHostOffload,
+    &rules::layout::copies_around_kernels::CopiesAroundKernels,
+    &rules::layout::whole_buffer_copy::WholeBufferCopy,
+    &rules::layout::data_formatting::DataFormatting,
+    &rules::layout::dus_on_minor_scan_axis::DusOnMinorScanAxis,
+    &rules::layout::stacked_copies::StackedCopies,
+];
 
 /// The rule of that code or name, in any case.
 #[must_use]

@@ -1,3 +1,4 @@
 //! The rules by area. Each is a file `<name>.rs` beside its card `<name>.md`.
 
+pub mod layout;
 pub mod memory;
