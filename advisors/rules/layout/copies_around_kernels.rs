@@ -2,12 +2,12 @@
 
 use knowledge::advice::AdviceKind;
 use profiler::evidence::OpProfile;
-use profiler::units::{percent, with_digits};
+use profiler::units::percent;
 
-use crate::finding::{Basis, Claim, Draft};
+use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::{buckets, patterns, share_of_step};
-use crate::rules::layout::group::{Group, base_name, groups, worthwhile};
+use crate::rules::layout::group::{Group, base_name, groups, time, worthwhile};
 use crate::rules::layout::movers::{Mover, Role, is_attention, movers};
 
 /// See the card.
@@ -52,52 +52,48 @@ fn draft(context: &Context<'_>, group: &Group<Key, Mover<'_>>) -> Option<Draft> 
     let kernel = context.evidence.op(kernel)?;
     let attention = is_attention(context, kernel);
     let kernels = kernel_ms(context, kernel, name);
-    let mut evidence = vec![share_of_step(context, "copies around the kernel", group.ms)];
-    evidence.push(crate::finding::Exhibit::text(
+    let mut evidence = vec![share_of_step(
+        context,
+        "copies around the kernel",
+        group.sum,
+    )];
+    evidence.push(Exhibit::text(
         "the kernel itself",
-        with_digits(kernels, "ms"),
-        format!("all {name} of that program, a step"),
+        time(kernels).to_string(),
+        format!("all calls of {name} in that program, a step"),
     ));
     evidence.extend(patterns(context, &group.members));
     let title = format!(
         "layout changes around the kernel {name}: {} of each {} step ({})",
-        with_digits(group.ms, "ms"),
+        time(group.sum),
         context.evidence.step_time(),
-        percent(context.share(group.ms)),
+        percent(context.share(group.sum)),
     );
-    let (title, expected_ms, formula) = if attention {
-        (
-            format!("{title}, mostly inherent"),
-            0.0,
-            format!(
-                "none expected: attention kernels want heads before positions and whole tiles of heads, which projections do not make; all of it would be {:.3} ms",
-                group.ms
-            ),
-        )
+    // Attention kernels want heads before positions and whole tiles of heads, which projections do
+    // not make: nothing is promised there.
+    let claim = (!attention).then(|| Claim {
+        expected_ms: group.sum,
+        low_ms: 0.0,
+        high_ms: group.sum,
+        upper_bound_ms: group.sum,
+        basis: Basis::Measured,
+        formula: format!(
+            "a kernel that takes its operands and leaves its results as they lie needs none of these copies: all of their time, {:.3} ms",
+            group.sum
+        ),
+        buckets: buckets(&group.members),
+    });
+    let title = if attention {
+        format!("{title}, mostly inherent")
     } else {
-        (
-            title,
-            group.ms,
-            format!(
-                "a kernel that takes its operands and leaves its results as they lie needs none of these copies: all of their time, {:.3} ms",
-                group.ms
-            ),
-        )
+        title
     };
     Some(Draft {
         title,
         kind: AdviceKind::LayoutCopy,
         ops: group.members.iter().map(|mover| mover.op.id).collect(),
         evidence,
-        claim: Some(Claim {
-            expected_ms,
-            low_ms: 0.0,
-            high_ms: group.ms,
-            upper_bound_ms: group.ms,
-            basis: Basis::Measured,
-            formula,
-            buckets: buckets(&group.members),
-        }),
+        claim,
         advice: advice(attention),
         caveats: caveats(attention),
     })
@@ -121,9 +117,12 @@ fn caveats(attention: bool) -> Vec<String> {
         "a custom call fixes the layout of its operands, row-major unless it says otherwise: XLA cannot choose another and has to copy".to_owned(),
     ];
     if attention {
+        caveats.push("no saving is expected: attention kernels want heads before positions and whole tiles of heads, which projections do not make".to_owned());
         caveats.push("on Qwen3 8B (v6e) such transposes were 4.5 % of the step and nobody found a way to do without: github.com/vlasenkoalexey/tpu_performance_autoresearch_wiki, qwen3-jax-qkv-splash-transpose-intrinsic.md".to_owned());
     } else {
-        caveats.push("transposing inside the kernel costs time in the kernel: measure both".to_owned());
+        caveats.push(
+            "transposing inside the kernel costs time in the kernel: measure both".to_owned(),
+        );
     }
     caveats
 }

@@ -2,12 +2,12 @@
 
 use knowledge::advice::AdviceKind;
 use profiler::program::shape::{Array, MemorySpace};
-use profiler::units::{percent, with_digits};
+use profiler::units::percent;
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::{buckets, patterns, share_of_step};
-use crate::rules::layout::group::{Group, groups, origin, worthwhile};
+use crate::rules::layout::group::{Group, groups, origin, time, worthwhile};
 use crate::rules::layout::movers::{Mover, Role, movers};
 use crate::rules::memory::hbm::HbmRate;
 
@@ -15,10 +15,12 @@ use crate::rules::memory::hbm::HbmRate;
 #[derive(Debug)]
 pub struct DataFormatting;
 
-/// A copy that takes less than this part of its time at HBM's rate is slow in itself.
+/// A copy whose bytes would take less than this part of its time at HBM's rate is slow in itself.
 const SLOW_BELOW: f64 = 0.5;
 /// Padding from which sizes are called odd.
 const ODD_FACTOR: f64 = 1.1;
+/// What cannot be helped is worth a word from this share of the step.
+const MIN_INHERENT_SHARE: f64 = 0.02;
 
 impl Rule for DataFormatting {
     fn code(&self) -> &'static str {
@@ -34,132 +36,178 @@ impl Rule for DataFormatting {
     }
 
     fn check(&self, context: &Context<'_>) -> Vec<Draft> {
-        let plain = movers(context)
+        let rate = HbmRate::of(context);
+        let plain: Vec<Mover<'_>> = movers(context)
             .into_iter()
             .filter(|mover| mover.role == Role::Plain)
-            .map(|mover| (origin(context, mover.op), mover));
-        let groups = groups(plain, Mover::ms);
-        let total: f64 = groups.iter().map(|group| group.ms).sum();
-        worthwhile(context, groups)
-            .map(|group| draft(context, &group, total))
-            .collect()
+            .collect();
+        let keyed = plain
+            .iter()
+            .filter(|mover| Savings::of(mover, rate.as_ref()).is_some())
+            .map(|mover| (origin(context, mover.op), *mover));
+        let groups = groups(keyed, Mover::ms);
+        let mut drafts: Vec<Draft> = worthwhile(context, groups)
+            .map(|group| draft(context, &group, rate.as_ref()))
+            .collect();
+        drafts.extend(inherent(context, &plain, rate.as_ref()));
+        drafts
     }
 }
 
-/// What could be saved of a group, and why.
-#[derive(Default)]
+/// What could be saved of a copy, and why.
+#[derive(Clone, Debug, Default)]
 struct Savings {
+    /// Time of copies that are slow in themselves, and what their bytes would take.
     slow_ms: f64,
     slow_floor_ms: f64,
+    /// Time that goes into padding.
     padding_ms: f64,
+    /// An array that fills no tile.
     odd: Option<String>,
 }
 
-fn draft(context: &Context<'_>, group: &Group<String, Mover<'_>>, total: f64) -> Draft {
-    let place = &group.key;
-    let rate = HbmRate::of(context);
+impl Savings {
+    fn of(mover: &Mover<'_>, rate: Option<&HbmRate>) -> Option<Self> {
+        let arrays: Vec<&Array> = [mover.from, mover.to].into_iter().flatten().collect();
+        let in_hbm = |size: fn(&Array) -> u64| -> f64 {
+            arrays
+                .iter()
+                .filter(|array| array.memory_space() == MemorySpace::Hbm)
+                .map(|array| size(array) as f64)
+                .sum()
+        };
+        let padded = in_hbm(|array| array.padded_bytes().0);
+        let bytes = in_hbm(|array| array.bytes().0);
+        let floor = rate.map_or(0.0, |rate| rate.ms(padded * mover.op.step_occurrences));
+        if floor > 0.0 && floor < SLOW_BELOW * mover.ms() {
+            return Some(Self {
+                slow_ms: mover.ms(),
+                slow_floor_ms: floor,
+                ..Self::default()
+            });
+        }
+        let odd = arrays
+            .iter()
+            .filter(|array| array.padding_factor() >= ODD_FACTOR)
+            .max_by(|a, b| a.padding_factor().total_cmp(&b.padding_factor()))?;
+        (padded > bytes).then(|| Self {
+            padding_ms: mover.ms() * (1.0 - bytes / padded),
+            odd: Some(format!(
+                "{odd} takes {:.2} times the bytes of its elements",
+                odd.padding_factor()
+            )),
+            ..Self::default()
+        })
+    }
+
+    fn add(&mut self, other: Self) {
+        self.slow_ms += other.slow_ms;
+        self.slow_floor_ms += other.slow_floor_ms;
+        self.padding_ms += other.padding_ms;
+        self.odd = self.odd.take().or(other.odd);
+    }
+
+    fn expected_ms(&self) -> f64 {
+        self.slow_ms - self.slow_floor_ms + self.padding_ms
+    }
+
+    fn formula(&self, rate: Option<&HbmRate>) -> String {
+        let mut parts = Vec::new();
+        if let Some(rate) = rate.filter(|_| self.slow_ms > 0.0) {
+            parts.push(format!(
+                "copies below half of HBM's rate: {:.3} ms less {:.3} ms for their bytes at {}",
+                self.slow_ms,
+                self.slow_floor_ms,
+                rate.words()
+            ));
+        }
+        if self.padding_ms > 0.0 {
+            parts.push(format!(
+                "the part of the copies that moves padding: {:.3} ms",
+                self.padding_ms
+            ));
+        }
+        parts.join("; ")
+    }
+}
+
+/// Copies at one place that are slow or move padding.
+fn draft(context: &Context<'_>, group: &Group<String, Mover<'_>>, rate: Option<&HbmRate>) -> Draft {
     let mut savings = Savings::default();
     for mover in &group.members {
-        savings.add(mover, rate.as_ref());
+        savings.add(Savings::of(mover, rate).unwrap_or_default());
     }
-    let saved_slow = savings.slow_ms - savings.slow_floor_ms;
-    let expected_ms = saved_slow.max(0.0) + savings.padding_ms;
-    let mut evidence = vec![
-        share_of_step(context, "time here", group.ms),
-        share_of_step(context, "all data formatting without kernels and arguments", total),
-    ];
+    let mut evidence = vec![share_of_step(context, "time here", group.sum)];
     evidence.extend(patterns(context, &group.members));
-    if let Some(odd) = &savings.odd {
-        evidence.push(Exhibit::text("sizes that fill no tile", odd.clone(), "shapes and tiles of the copies"));
-    }
     let mut advice = Vec::new();
-    if savings.odd.is_some() {
+    if let Some(odd) = &savings.odd {
+        evidence.push(Exhibit::text(
+            "sizes that fill no tile",
+            odd.clone(),
+            "shapes and tiles of the copies",
+        ));
         advice.push("round the size up where it is chosen (a multiple of 128 for the minor dimension, of 8 for the one before, 16 in bf16), or move it away from the two minor dimensions".to_owned());
     }
-    advice.push("keep one order of dimensions from where the value is made to where it is used: name dimensions in einsum instead of transposing, split or merge only major dimensions in reshapes".to_owned());
-    if saved_slow > 0.0 {
-        advice.push("these copies are slower than memory: what moves between the minor dimensions goes through the vector unit piece by piece; transpose once, early, where the array is smallest".to_owned());
+    if savings.slow_ms > 0.0 {
+        advice.push("these copies are slower than memory: what moves between the minor dimensions goes through the vector unit piece by piece; transpose once, where the array is smallest".to_owned());
     }
-    let formula = formula(&savings, rate.as_ref());
+    advice.push("keep one order of dimensions from where the value is made to where it is used: name dimensions in einsum instead of transposing, split or merge only major dimensions in reshapes".to_owned());
     Draft {
         title: format!(
-            "data is only moved at {place}: {} of each {} step ({})",
-            with_digits(group.ms, "ms"),
+            "data is only moved at {}: {} of each {} step ({})",
+            group.key,
+            time(group.sum),
             context.evidence.step_time(),
-            percent(context.share(group.ms)),
+            percent(context.share(group.sum)),
         ),
         kind: AdviceKind::DataFormatting,
         ops: group.members.iter().map(|mover| mover.op.id).collect(),
         evidence,
         claim: Some(Claim {
-            expected_ms,
+            expected_ms: savings.expected_ms(),
             low_ms: 0.0,
-            high_ms: group.ms,
-            upper_bound_ms: group.ms,
+            high_ms: group.sum,
+            upper_bound_ms: group.sum,
             basis: Basis::Modelled,
-            formula,
+            formula: savings.formula(rate),
             buckets: buckets(&group.members),
         }),
         advice,
+        caveats: vec![CAVEAT.to_owned()],
+    }
+}
+
+const CAVEAT: &str = "XLA places such copies where two operations want different layouts: changing one of them may move the copy instead of removing it";
+
+/// The copies that run as fast as memory and have no odd size to blame: good to know, nothing is
+/// promised.
+fn inherent(context: &Context<'_>, plain: &[Mover<'_>], rate: Option<&HbmRate>) -> Option<Draft> {
+    let rest: Vec<Mover<'_>> = plain
+        .iter()
+        .filter(|mover| Savings::of(mover, rate).is_none())
+        .copied()
+        .collect();
+    let ms: f64 = rest.iter().map(Mover::ms).sum();
+    if context.share(ms) < MIN_INHERENT_SHARE {
+        return None;
+    }
+    let mut evidence = vec![share_of_step(context, "time only moving data", ms)];
+    evidence.extend(patterns(context, &rest));
+    Some(Draft {
+        title: format!(
+            "data formatting takes {} of each {} step ({}), with no cause that stands out",
+            time(ms),
+            context.evidence.step_time(),
+            percent(context.share(ms)),
+        ),
+        kind: AdviceKind::DataFormatting,
+        ops: rest.iter().map(|mover| mover.op.id).collect(),
+        evidence,
+        claim: None,
+        advice: vec!["look at the largest: one order of dimensions from where the value is made to where it is used needs no copy".to_owned()],
         caveats: vec![
-            "XLA places such copies where two operations want different layouts: changing one of them may move the copy instead of removing it".to_owned(),
+            "no saving is expected: these copies are not slower than memory and no odd size provokes them; such time is often inherent".to_owned(),
+            CAVEAT.to_owned(),
         ],
-    }
-}
-
-impl Savings {
-    fn add(&mut self, mover: &Mover<'_>, rate: Option<&HbmRate>) {
-        let arrays = [mover.from, mover.to];
-        let in_hbm = |array: &&Array| array.memory_space() == MemorySpace::Hbm;
-        let of = |size: fn(&Array) -> u64| -> f64 {
-            let arrays = arrays.iter().copied().flatten().filter(in_hbm);
-            arrays.map(|array| size(array) as f64).sum()
-        };
-        let padded = of(|array| array.padded_bytes().0);
-        let bytes = of(|array| array.bytes().0);
-        if let Some(rate) = rate {
-            let floor = rate.ms(padded * mover.op.step_occurrences);
-            if floor > 0.0 && floor < SLOW_BELOW * mover.ms() {
-                self.slow_ms += mover.ms();
-                self.slow_floor_ms += floor;
-                return;
-            }
-        }
-        let odd = arrays
-            .iter()
-            .copied()
-            .flatten()
-            .filter(|array| array.padding_factor() >= ODD_FACTOR)
-            .max_by(|a, b| a.padding_factor().total_cmp(&b.padding_factor()));
-        if let Some(odd) = odd.filter(|_| padded > bytes) {
-            self.padding_ms += mover.ms() * (1.0 - bytes / padded);
-            self.odd.get_or_insert_with(|| {
-                format!("{odd} takes {:.2} times its elements", odd.padding_factor())
-            });
-        }
-    }
-}
-
-fn formula(savings: &Savings, rate: Option<&HbmRate>) -> String {
-    let mut parts = Vec::new();
-    if let Some(rate) = rate.filter(|_| savings.slow_ms > 0.0) {
-        parts.push(format!(
-            "copies below half of HBM's rate: {:.3} ms less {:.3} ms at {}",
-            savings.slow_ms,
-            savings.slow_floor_ms,
-            rate.words()
-        ));
-    }
-    if savings.padding_ms > 0.0 {
-        parts.push(format!(
-            "the part of the copies that moves padding: {:.3} ms",
-            savings.padding_ms
-        ));
-    }
-    if parts.is_empty() {
-        parts.push(
-            "none expected: the copies run near HBM's rate and no odd size provokes them; high is all of their time".to_owned(),
-        );
-    }
-    parts.join("; ")
+    })
 }

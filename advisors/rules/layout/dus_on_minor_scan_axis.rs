@@ -8,7 +8,7 @@ use profiler::units::{Bytes, percent, with_digits};
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::share_of_step;
-use crate::rules::layout::group::{Group, groups, origin, times, worthwhile};
+use crate::rules::layout::group::{Group, groups, origin, time, times, worthwhile};
 use crate::rules::layout::movers::{hlo, operand_arrays};
 use crate::rules::memory::hbm::HbmRate;
 
@@ -126,19 +126,19 @@ fn draft(
     rate: Option<&HbmRate>,
 ) -> Option<Draft> {
     let first = group.members.first()?;
-    let mut evidence = vec![share_of_step(context, "time in these updates", group.ms)];
+    let mut evidence = vec![share_of_step(context, "time in these updates", group.sum)];
     for found in group.members.iter().take(3) {
         evidence.push(exhibit(context, found));
     }
     let floor: Option<f64> = group.members.iter().map(|found| found.floor_ms).sum();
     let (expected_ms, low_ms, formula) = match (floor, rate) {
         (Some(floor), Some(rate)) => (
-            group.ms - floor,
+            group.sum - floor,
             // Twice the contiguous time, as other operations may now read across the layout.
-            group.ms - 2.0 * floor,
+            group.sum - 2.0 * floor,
             format!(
                 "{:.3} ms now less {floor:.3} ms: the updates read and written in one piece at {}",
-                group.ms,
+                group.sum,
                 rate.words()
             ),
         ),
@@ -158,9 +158,9 @@ fn draft(
         title: format!(
             "slices are written across the layout of {into} at {}: {} of each {} step ({})",
             group.key,
-            with_digits(group.ms, "ms"),
+            time(group.sum),
             context.evidence.step_time(),
-            percent(context.share(group.ms)),
+            percent(context.share(group.sum)),
         ),
         kind: AdviceKind::ScanLayout,
         ops: group.members.iter().map(|found| found.op.id).collect(),
@@ -168,8 +168,8 @@ fn draft(
         claim: Some(Claim {
             expected_ms,
             low_ms,
-            high_ms: group.ms - best,
-            upper_bound_ms: group.ms,
+            high_ms: group.sum - best,
+            upper_bound_ms: group.sum,
             basis: Basis::Modelled,
             formula,
             buckets: group.members.iter().map(|f| Bucket::Op(f.op.id)).collect(),

@@ -1,10 +1,10 @@
 //! Evidence that several rules show in the same way.
 
-use profiler::units::{Bytes, percent, with_digits};
+use profiler::units::{Bytes, percent};
 
 use crate::finding::{Bucket, Exhibit};
 use crate::rule::Context;
-use crate::rules::layout::group::{Group, groups, origin, times};
+use crate::rules::layout::group::{Group, groups, origin, time, times};
 use crate::rules::layout::movers::Mover;
 
 /// Patterns that a finding shows at most.
@@ -14,11 +14,7 @@ const MAX_PATTERNS: usize = 5;
 pub(crate) fn share_of_step(context: &Context<'_>, what: &str, ms: f64) -> Exhibit {
     Exhibit::text(
         what,
-        format!(
-            "{} of each step, {}",
-            with_digits(ms, "ms"),
-            percent(context.share(ms))
-        ),
+        format!("{} of each step, {}", time(ms), percent(context.share(ms))),
         format!(
             "sum of the self times of the operations below, mean over cores; the median step takes {}",
             context.evidence.step_time()
@@ -35,10 +31,14 @@ pub(crate) fn patterns(context: &Context<'_>, movers: &[Mover<'_>]) -> Vec<Exhib
     let hidden = groups.len().saturating_sub(MAX_PATTERNS);
     let mut exhibits: Vec<Exhibit> = groups.iter().take(MAX_PATTERNS).map(pattern).collect();
     if hidden > 0 {
-        let ms = groups.iter().skip(MAX_PATTERNS).map(|group| group.ms).sum();
+        let ms = groups
+            .iter()
+            .skip(MAX_PATTERNS)
+            .map(|group| group.sum)
+            .sum();
         exhibits.push(Exhibit::text(
             "other patterns",
-            format!("{hidden} more, {} together", with_digits(ms, "ms")),
+            format!("{hidden} more, {} together", time(ms)),
             "grouped by what is moved and where in the source",
         ));
     }
@@ -58,7 +58,7 @@ fn pattern(group: &Group<(String, String), &Mover<'_>>) -> Exhibit {
         format!(
             "{} in {}, {} read and written {}",
             times(count),
-            with_digits(group.ms, "ms"),
+            time(group.sum),
             Bytes(bytes as u64),
             if count.round() > 1.0 { "in all" } else { "" },
         )

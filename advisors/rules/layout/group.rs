@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use profiler::evidence::OpProfile;
+use profiler::units::Picos;
 
 use crate::rule::Context;
 
@@ -19,27 +20,28 @@ pub(crate) struct Group<K, T> {
     /// The members, in the order given: longest self time first where they come from the
     /// evidence.
     pub(crate) members: Vec<T>,
-    /// Self time a step of all of them, in milliseconds.
-    pub(crate) ms: f64,
+    /// The sum over the members of what they are ranked by: self time a step in milliseconds
+    /// where nothing else is said.
+    pub(crate) sum: f64,
 }
 
-/// Members by key, the group with the most time first.
+/// Members by key, the group with the largest sum first.
 pub(crate) fn groups<K: Ord + Clone, T>(
     members: impl IntoIterator<Item = (K, T)>,
-    ms: impl Fn(&T) -> f64,
+    value: impl Fn(&T) -> f64,
 ) -> Vec<Group<K, T>> {
     let mut by_key: BTreeMap<K, Group<K, T>> = BTreeMap::new();
     for (key, member) in members {
         let group = by_key.entry(key.clone()).or_insert_with(|| Group {
             key,
             members: Vec::new(),
-            ms: 0.0,
+            sum: 0.0,
         });
-        group.ms += ms(&member);
+        group.sum += value(&member);
         group.members.push(member);
     }
     let mut groups: Vec<_> = by_key.into_values().collect();
-    groups.sort_by(|a, b| b.ms.total_cmp(&a.ms).then_with(|| a.key.cmp(&b.key)));
+    groups.sort_by(|a, b| b.sum.total_cmp(&a.sum).then_with(|| a.key.cmp(&b.key)));
     groups
 }
 
@@ -51,7 +53,7 @@ pub(crate) fn worthwhile<K, T>(
     let step = context.step_ms();
     groups
         .into_iter()
-        .filter(move |group| step > 0.0 && group.ms / step >= MIN_SHARE)
+        .filter(move |group| step > 0.0 && group.sum / step >= MIN_SHARE)
         .take(MAX_FINDINGS)
 }
 
@@ -81,9 +83,21 @@ pub(crate) fn short_path(source: &str) -> String {
         .join("/")
 }
 
-/// An instruction's name without the number that makes it unique.
+/// An instruction's name without the `.12` that makes it unique.
 pub(crate) fn base_name(name: &str) -> &str {
-    name.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit())
+    let mut base = name;
+    while let Some((rest, number)) = base.rsplit_once('.')
+        && !rest.is_empty()
+        && number.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        base = rest;
+    }
+    base
+}
+
+/// Milliseconds in the unit that suits them.
+pub(crate) fn time(ms: f64) -> Picos {
+    Picos((ms * 1e9).max(0.0) as u64)
 }
 
 /// `once` or `64 times`, for executions a step.

@@ -65,11 +65,12 @@ impl Mover<'_> {
     /// The change in words: `copy bf16[8,64]{1,0} to {0,1}`, one memory space named where it
     /// changes.
     pub(crate) fn pattern(&self) -> String {
-        let opcode = self
-            .op
-            .instruction
-            .as_ref()
-            .map_or("copy", |instruction| instruction.opcode.as_str());
+        // XLA names a fusion after what is in it.
+        let opcode = match &self.op.instruction {
+            Some(instruction) if instruction.opcode == "fusion" => base_name(&instruction.name),
+            Some(instruction) => instruction.opcode.as_str(),
+            None => "copy",
+        };
         match (self.from, self.to) {
             (Some(from), Some(to)) => format!("{opcode} {from} to {}", target(from, to)),
             (None, Some(to)) => format!("{opcode} to {to}"),
@@ -142,9 +143,19 @@ pub(crate) fn is_kernel(op: &OpProfile) -> bool {
 pub(crate) fn is_attention(context: &Context<'_>, kernel: &OpProfile) -> bool {
     let of = context.op(kernel);
     let name = format!("{} {}", of.name, of.framework_op).to_ascii_lowercase();
-    ["attention", "attn", "splash", "flash", "mha", "mqa", "rpa-", "rpa_", "paged"]
-        .iter()
-        .any(|word| name.contains(word))
+    [
+        "attention",
+        "attn",
+        "splash",
+        "flash",
+        "mha",
+        "mqa",
+        "rpa-",
+        "rpa_",
+        "paged",
+    ]
+    .iter()
+    .any(|word| name.contains(word))
 }
 
 /// The array operands of an operation.
@@ -173,7 +184,7 @@ pub(crate) fn hlo<'a>(
 
 /// Whether an operation only moves data: by its class, by what is fused in it, or, without HLO,
 /// by the names that XLA gives such fusions.
-fn is_mover(evidence: &Evidence<'_>, op: &OpProfile) -> bool {
+pub(crate) fn is_mover(evidence: &Evidence<'_>, op: &OpProfile) -> bool {
     let Some(instruction) = &op.instruction else {
         return op.class == OpClass::DataFormatting;
     };
@@ -209,7 +220,11 @@ fn names_a_move(evidence: &Evidence<'_>, op: &OpProfile, fusion: &Instruction) -
     let moves = words
         .iter()
         .any(|word| matches!(*word, "copy" | "transpose" | "pad" | "concatenate"));
-    let framework = evidence.session.op(op.id).framework_op.trim_end_matches(':');
+    let framework = evidence
+        .session
+        .op(op.id)
+        .framework_op
+        .trim_end_matches(':');
     let concatenates = framework.ends_with("/concatenate");
     moves
         && words.iter().all(|word| match *word {
@@ -285,7 +300,11 @@ fn reads_argument(evidence: &Evidence<'_>, op: &OpProfile) -> bool {
     let Some(operand) = op.instruction.as_ref().and_then(|i| i.operands.first()) else {
         return false;
     };
-    let framework = evidence.session.op(op.id).framework_op.trim_end_matches(':');
+    let framework = evidence
+        .session
+        .op(op.id)
+        .framework_op
+        .trim_end_matches(':');
     let base = base_name(&operand.name);
     let is_an_op = Opcode::new(base).is_known()
         || Opcode::new(&base.replace('_', "-")).is_known()
@@ -337,7 +356,12 @@ fn update_bytes(program: &Program, id: program::OpId, stack: &Array) -> Option<u
 
 /// Whether an operation runs in the body of a loop.
 pub(crate) fn in_loop(evidence: &Evidence<'_>, op: &OpProfile) -> bool {
-    if evidence.session.op(op.id).framework_op.contains("while/body") {
+    if evidence
+        .session
+        .op(op.id)
+        .framework_op
+        .contains("while/body")
+    {
         return true;
     }
     let computation = hlo(evidence, op).and_then(|(program, id)| {
@@ -354,17 +378,17 @@ pub(crate) fn in_loop(evidence: &Evidence<'_>, op: &OpProfile) -> bool {
 
 /// The kernel whose wrapping function an operation stands in: `jit(attention)/transpose` beside
 /// `jit(attention)/kernel/pallas_call`.
-fn in_scope_of(
-    evidence: &Evidence<'_>,
-    kernels: &[&OpProfile],
-    op: &OpProfile,
-) -> Option<OpId> {
+fn in_scope_of(evidence: &Evidence<'_>, kernels: &[&OpProfile], op: &OpProfile) -> Option<OpId> {
     let framework = evidence.session.op(op.id).framework_op.as_str();
     kernels
         .iter()
         .filter(|kernel| kernel.module == op.module)
         .find(|kernel| {
-            let path = evidence.session.op(kernel.id).framework_op.trim_end_matches(':');
+            let path = evidence
+                .session
+                .op(kernel.id)
+                .framework_op
+                .trim_end_matches(':');
             // The last two parts are the kernel's name and `pallas_call`.
             let mut parts = path.rsplitn(3, '/');
             let scope = parts.nth(2).unwrap_or_default();

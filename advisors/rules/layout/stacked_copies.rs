@@ -1,12 +1,12 @@
 //! Loops that copy a whole stack to write one slice of it.
 
 use knowledge::advice::AdviceKind;
-use profiler::units::{Bytes, percent, with_digits};
+use profiler::units::{Bytes, percent};
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::{buckets, patterns, share_of_step};
-use crate::rules::layout::group::{Group, groups, times, worthwhile};
+use crate::rules::layout::group::{Group, groups, time, times, worthwhile};
 use crate::rules::layout::movers::{Mover, Role, movers};
 
 /// See the card.
@@ -47,7 +47,7 @@ fn draft(context: &Context<'_>, group: &Group<String, Mover<'_>>) -> Option<Draf
     let count: f64 = group.members.iter().map(|m| m.op.step_occurrences).sum();
     let mut dims = array.clone();
     dims.layout = None;
-    let mut evidence = vec![share_of_step(context, "time copying", group.ms)];
+    let mut evidence = vec![share_of_step(context, "time copying", group.sum)];
     if let Some(slice) = slice_bytes.filter(|slice| *slice > 0) {
         evidence.push(Exhibit::text(
             "bytes copied for each byte written",
@@ -65,22 +65,22 @@ fn draft(context: &Context<'_>, group: &Group<String, Mover<'_>>) -> Option<Draf
         title: format!(
             "a loop copies the whole stack {dims} for each slice that it writes: {}, {} of each {} step ({})",
             times(count),
-            with_digits(group.ms, "ms"),
+            time(group.sum),
             context.evidence.step_time(),
-            percent(context.share(group.ms)),
+            percent(context.share(group.sum)),
         ),
         kind: AdviceKind::LayoutCopy,
         ops: group.members.iter().map(|mover| mover.op.id).collect(),
         evidence,
         claim: Some(Claim {
-            expected_ms: group.ms,
+            expected_ms: group.sum,
             low_ms: 0.0,
-            high_ms: group.ms,
-            upper_bound_ms: group.ms,
+            high_ms: group.sum,
+            upper_bound_ms: group.sum,
             basis: Basis::Measured,
             formula: format!(
                 "written in place: all of the copies' time, {:.3} ms",
-                group.ms
+                group.sum
             ),
             buckets: buckets(&group.members),
         }),

@@ -1,17 +1,21 @@
 //! Buffers that are copied as they are, and arguments that get another layout in every step.
 
 use knowledge::advice::AdviceKind;
-use profiler::units::{Bytes, percent, with_digits};
+use profiler::program::shape::Array;
+use profiler::units::{Bytes, percent};
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::{buckets, patterns, share_of_step};
-use crate::rules::layout::group::{Group, groups, times, worthwhile};
+use crate::rules::layout::group::{Group, groups, time, times, worthwhile};
 use crate::rules::layout::movers::{Mover, Role, is_kernel, movers};
 
 /// See the card.
 #[derive(Debug)]
 pub struct WholeBufferCopy;
+
+/// Elements in the minor dimension of a tile.
+const LANES: u64 = 128;
 
 /// What is wrong with a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +76,7 @@ fn draft(context: &Context<'_>, group: &Group<(Fault, String), Mover<'_>>) -> Op
         String::new()
     };
     let mut evidence = vec![
-        share_of_step(context, "time copying", group.ms),
+        share_of_step(context, "time copying", group.sum),
         Exhibit::text(
             "size of the buffer",
             Bytes(array.padded_bytes().0).to_string(),
@@ -87,23 +91,23 @@ fn draft(context: &Context<'_>, group: &Group<(Fault, String), Mover<'_>>) -> Op
         title: format!(
             "{what}: {dims} ({}){often}, {} of each {} step ({})",
             Bytes(array.padded_bytes().0),
-            with_digits(group.ms, "ms"),
+            time(group.sum),
             context.evidence.step_time(),
-            percent(context.share(group.ms)),
+            percent(context.share(group.sum)),
         ),
         kind: AdviceKind::LayoutCopy,
         ops: group.members.iter().map(|mover| mover.op.id).collect(),
         evidence,
         claim: Some(Claim {
-            expected_ms: group.ms,
+            expected_ms: group.sum,
             low_ms: 0.0,
-            high_ms: group.ms,
-            upper_bound_ms: group.ms,
+            high_ms: group.sum,
+            upper_bound_ms: group.sum,
             basis: Basis::Measured,
-            formula: format!("without the copy: all of its time, {:.3} ms", group.ms),
+            formula: format!("without the copy: all of its time, {:.3} ms", group.sum),
             buckets: buckets(&group.members),
         }),
-        advice: advice(fault),
+        advice: advice(fault, array),
         caveats: caveats(fault),
     })
 }
@@ -122,7 +126,18 @@ fn reader(context: &Context<'_>, mover: &Mover<'_>) -> Option<Exhibit> {
     ))
 }
 
-fn advice(fault: Fault) -> Vec<String> {
+fn advice(fault: Fault, array: &Array) -> Vec<String> {
+    let mut advice = Vec::new();
+    if let Some(&minor) = array.dims.last()
+        && fault == Fault::ArgumentRelaid
+        && array.dims.len() > 1
+        && minor % LANES != 0
+    {
+        advice.push(format!(
+            "round {minor} up to {}: arguments lie with that dimension minor which wastes least, so an odd last dimension puts another one there",
+            minor.next_multiple_of(LANES)
+        ));
+    }
     let lines: &[&str] = match fault {
         Fault::ArgumentCopied | Fault::BufferCopied => &[
             "donate the argument that is updated (donate_argnums): the update then happens in place",
@@ -134,7 +149,8 @@ fn advice(fault: Fault) -> Vec<String> {
             "or keep the array with its dimensions in the other order, so that the same layout is row-major",
         ],
     };
-    lines.iter().map(|&line| line.to_owned()).collect()
+    advice.extend(lines.iter().map(|&line| line.to_owned()));
+    advice
 }
 
 fn caveats(fault: Fault) -> Vec<String> {
@@ -143,9 +159,9 @@ fn caveats(fault: Fault) -> Vec<String> {
             "XLA copies a buffer where two uses conflict: one writes it while another still needs the old contents; where both are needed the copy must stay",
             "a donated buffer must not be used again by the caller",
         ],
-        Fault::ArgumentRelaid => &[
-            "if two programs want the array in different layouts, one of them has to copy",
-        ],
+        Fault::ArgumentRelaid => {
+            &["if two programs want the array in different layouts, one of them has to copy"]
+        }
     };
     lines.iter().map(|&line| line.to_owned()).collect()
 }

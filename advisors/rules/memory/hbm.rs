@@ -34,11 +34,6 @@ impl HbmRate {
         self.at(bytes, self.shares.high)
     }
 
-    /// Milliseconds at the low end of what sound streams reach.
-    pub(crate) fn slow_ms(&self, bytes: f64) -> f64 {
-        self.at(bytes, self.shares.low)
-    }
-
     /// The rate in words, for formulas: `1343 GB/s (82 % of 1638)`.
     pub(crate) fn words(&self) -> String {
         format!(
