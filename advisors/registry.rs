@@ -14,6 +14,20 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::collectives::all_reduce_to_reduce_scatter::AllReduceToReduceScatter,
     &rules::collectives::straggler_skew::StragglerSkew,
     &rules::collectives::full_resharding::FullResharding,
+    &rules::layout::copies_around_kernels::CopiesAroundKernels,
+    &rules::layout::whole_buffer_copy::WholeBufferCopy,
+    &rules::layout::data_formatting::DataFormatting,
+    &rules::layout::dus_on_minor_scan_axis::DusOnMinorScanAxis,
+    &rules::layout::stacked_copies::StackedCopies,
+    &rules::ops::scatter_gather::ScatterGather,
+    &rules::ops::sort_topk::SortTopk,
+    &rules::ops::tiny_ops_loop::TinyOpsLoop,
+    &rules::ops::elementwise_chains::ElementwiseChains,
+    &rules::ops::casts::Casts,
+    &rules::ops::random_numbers::RandomNumbers,
+    &rules::memory::remat_with_free_hbm::RematWithFreeHbm,
+    &rules::memory::memory_near_limit::MemoryNearLimit,
+    &rules::memory::padded_buffers::PaddedBuffers,
 ];
 
 /// The rule of that code or name, in any case.

@@ -1,4 +1,6 @@
 //! The rules by area. Each is a file `<name>.rs` beside its card `<name>.md`.
 
 pub mod collectives;
+pub mod layout;
 pub mod memory;
+pub mod ops;
