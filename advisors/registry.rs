@@ -7,7 +7,17 @@ use crate::rule::Rule;
 use crate::rules;
 
 /// Every rule.
-pub const RULES: &[&dyn Rule] = &[&rules::memory::exposed_host_offload::ExposedHostOffload];
+pub const RULES: &[&dyn Rule] = &[
+    &rules::memory::exposed_host_offload::ExposedHostOffload,
+    &rules::matmul::below_shape_limit::MatmulBelowShapeLimit,
+    &rules::matmul::f32_matmul::F32Matmul,
+    &rules::matmul::mxu_padding_waste::MxuPaddingWaste,
+    &rules::kernels::kernel_far_from_roof::KernelFarFromRoof,
+    &rules::kernels::kernel_without_cost::KernelWithoutCost,
+    &rules::kernels::naive_attention::NaiveAttention,
+    &rules::matmul::weight_bound_decode::WeightBoundDecode,
+    &rules::matmul::small_expert_matmul::SmallExpertMatmul,
+];
 
 /// The rule of that code or name, in any case.
 #[must_use]

@@ -48,7 +48,9 @@ struct Frame {
 impl Module {
     /// The module of `fixtures/hlo/NAME.after_optimizations.txt`.
     pub fn fixture(name: &str) -> Self {
-        Self::parse(&super::fixture_text(&format!("hlo/{name}.after_optimizations.txt")))
+        Self::parse(&super::fixture_text(&format!(
+            "hlo/{name}.after_optimizations.txt"
+        )))
     }
 
     /// Reads the text of a module.
@@ -69,7 +71,9 @@ impl Module {
         for line in text.lines() {
             if line == "}" {
                 if let Some((name, instructions)) = current.take() {
-                    module.computations.insert(name, Computation { instructions });
+                    module
+                        .computations
+                        .insert(name, Computation { instructions });
                 }
             } else if let Some((_, instructions)) = &mut current {
                 symbol += 1;
@@ -79,7 +83,11 @@ impl Module {
                     Some(rest) => (true, rest),
                     None => (false, line),
                 };
-                let name = header.trim_start_matches('%').split([' ', '(']).next().unwrap_or("");
+                let name = header
+                    .trim_start_matches('%')
+                    .split([' ', '('])
+                    .next()
+                    .unwrap_or("");
                 if is_entry {
                     module.entry = name.to_owned();
                 }
@@ -96,7 +104,9 @@ impl Module {
 
     /// A computation that must be there.
     pub fn computation(&self, name: &str) -> &Computation {
-        self.computations.get(name).unwrap_or_else(|| panic!("no computation {name:?}"))
+        self.computations
+            .get(name)
+            .unwrap_or_else(|| panic!("no computation {name:?}"))
     }
 
     /// The computations whose instructions run as operations of their own: the
@@ -117,7 +127,10 @@ impl Module {
                 }
             }
         }
-        names.into_iter().map(|name| self.computation(name)).collect()
+        names
+            .into_iter()
+            .map(|name| self.computation(name))
+            .collect()
     }
 
     /// An instruction that must be there, wherever it is scheduled.
@@ -161,13 +174,21 @@ impl Instruction {
         let (shape, rest) = (&rest[..end], &rest[end + 1..]);
         let (opcode, rest) = rest.split_once('(')?;
         let close = end_at(rest, 1, |c| c == ')')?;
-        let operands = split(&rest[..close]).into_iter().map(clean_operand).collect();
+        let operands = split(&rest[..close])
+            .into_iter()
+            .map(clean_operand)
+            .collect();
         let tail = &rest[close + 1..];
-        let cut = [", metadata={", ", backend_config=", ", frontend_attributes={", ", sharding={"]
-            .iter()
-            .filter_map(|mark| tail.find(mark))
-            .min()
-            .unwrap_or(tail.len());
+        let cut = [
+            ", metadata={",
+            ", backend_config=",
+            ", frontend_attributes={",
+            ", sharding={",
+        ]
+        .iter()
+        .filter_map(|mark| tail.find(mark))
+        .min()
+        .unwrap_or(tail.len());
         Some(Self {
             name: name.to_owned(),
             shape: shape.to_owned(),
@@ -175,9 +196,8 @@ impl Instruction {
             operands,
             attributes: tail[..cut].to_owned(),
             op_name: between(tail, "op_name=\"", "\"").map(str::to_owned),
-            stack_frame: between(tail, "stack_frame_id=", "}").and_then(|s| {
-                s.split(' ').next().and_then(|s| s.parse().ok())
-            }),
+            stack_frame: between(tail, "stack_frame_id=", "}")
+                .and_then(|s| s.split(' ').next().and_then(|s| s.parse().ok())),
             backend_config: tail
                 .split_once(", backend_config=")
                 .map_or(String::new(), |(_, b)| b.to_owned()),
@@ -199,9 +219,13 @@ impl Instruction {
                 false
             }
             // Names for memory, not work.
-            "custom-call" => !["ConcatBitcast", "AllocateBuffer", "AssumeGatherIndicesInBound"]
-                .iter()
-                .any(|target| self.attributes.contains(&format!("\"{target}\""))),
+            "custom-call" => ![
+                "ConcatBitcast",
+                "AllocateBuffer",
+                "AssumeGatherIndicesInBound",
+            ]
+            .iter()
+            .any(|target| self.attributes.contains(&format!("\"{target}\""))),
             _ => true,
         }
     }
@@ -254,14 +278,20 @@ fn frames(text: &str) -> BTreeMap<u64, Frame> {
     let mut locations: BTreeMap<u64, (String, u64)> = BTreeMap::new();
     let mut frames = BTreeMap::new();
     let number = |line: &str, key: &str| -> Option<u64> {
-        between(line, key, " ").or_else(|| between(line, key, "}"))?.trim_end_matches('}').parse().ok()
+        between(line, key, " ")
+            .or_else(|| between(line, key, "}"))?
+            .trim_end_matches('}')
+            .parse()
+            .ok()
     };
     for line in text.lines() {
         match line {
             "FileNames" | "FunctionNames" | "FileLocations" | "StackFrames" => section = line,
             _ if line.starts_with('%') || line.starts_with("ENTRY") => break,
             _ => {
-                let Some((id, rest)) = line.split_once(' ') else { continue };
+                let Some((id, rest)) = line.split_once(' ') else {
+                    continue;
+                };
                 let Ok(id) = id.parse::<u64>() else { continue };
                 match section {
                     "FileNames" => {
@@ -275,7 +305,8 @@ fn frames(text: &str) -> BTreeMap<u64, Frame> {
                         }
                     }
                     "StackFrames" => {
-                        let at = number(rest, "file_location_id=").and_then(|id| locations.get(&id));
+                        let at =
+                            number(rest, "file_location_id=").and_then(|id| locations.get(&id));
                         if let (Some((location, column)), Some(parent)) =
                             (at, number(rest, "parent_frame_id="))
                         {
@@ -283,7 +314,14 @@ fn frames(text: &str) -> BTreeMap<u64, Frame> {
                             // parent, becomes 1); the proto of the same module shows it.
                             let parent = parent.saturating_sub(1);
                             let location = location.clone();
-                            frames.insert(id, Frame { location, column: *column, parent });
+                            frames.insert(
+                                id,
+                                Frame {
+                                    location,
+                                    column: *column,
+                                    parent,
+                                },
+                            );
                         }
                     }
                     _ => {}

@@ -31,7 +31,13 @@ pub fn to_string(profile: &TpuProfile) -> String {
         for run in &device.modules {
             let program = &profile.programs[run.program];
             let args = json!({"run_id": run.run_id.to_string(), "replica_id": "0", "queue_id": "0", "core_type": "0"});
-            push(2, &format!("{}({})", program.name, program.id), run.start, run.duration, args);
+            push(
+                2,
+                &format!("{}({})", program.name, program.id),
+                run.start,
+                run.duration,
+                args,
+            );
         }
         for run in &device.ops {
             let op = profile.op(run.op);
@@ -72,7 +78,11 @@ fn op_args(op: &Op, program_id: u64) -> Value {
         "shape_with_layout": op.shape,
         "long_name": op.hlo,
     });
-    for (name, value) in [("source", &op.source), ("source_stack", &op.source_stack), ("tf_op", &op.tf_op)] {
+    for (name, value) in [
+        ("source", &op.source),
+        ("source_stack", &op.source_stack),
+        ("tf_op", &op.tf_op),
+    ] {
         if let Some(value) = value {
             args[name] = json!(value);
         }

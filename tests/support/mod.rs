@@ -11,7 +11,11 @@
 //!
 //! Nothing here uses the product's own readers: what both get right they get
 //! right independently.
-#![allow(dead_code, unreachable_pub, reason = "a library for the tests, each of which uses a part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "a library for the tests, each of which uses a part"
+)]
 
 pub mod chip;
 pub mod cost;
@@ -31,7 +35,9 @@ use std::path::{Path, PathBuf};
 
 /// The path of a fixture: `fixture("hlo/decode_v6e.after_optimizations.txt")`.
 pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name)
 }
 
 /// The bytes of a fixture, inflated if only `name.gz` is there.

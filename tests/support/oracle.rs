@@ -48,7 +48,11 @@ impl Figures {
     /// several programs are added.
     pub fn op(&self, profile: &TpuProfile, name: &str) -> OpFigures {
         let mut sum = OpFigures::default();
-        for (_, f) in self.ops.iter().filter(|(op, _)| profile.op(**op).name == name) {
+        for (_, f) in self
+            .ops
+            .iter()
+            .filter(|(op, _)| profile.op(**op).name == name)
+        {
             sum.occurrences += f.occurrences;
             sum.total += f.total;
             sum.self_time += f.self_time;
@@ -64,7 +68,10 @@ impl Figures {
             entry.occurrences += 1;
             entry.total += run.duration;
             entry.self_time += self_time;
-            *self.categories.entry(profile.op(run.op).category.clone()).or_default() += self_time;
+            *self
+                .categories
+                .entry(profile.op(run.op).category.clone())
+                .or_default() += self_time;
             busy += self_time;
         }
         let spans = device.ops.iter().map(|r| (r.start, r.start + r.duration));

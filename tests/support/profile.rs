@@ -203,7 +203,12 @@ impl TpuProfile {
 
     /// Adds a program written by hand.
     pub fn program(&mut self, name: &str, id: u64, ops: Vec<Op>) -> usize {
-        self.programs.push(Program { name: name.to_owned(), id, ops, hlo_proto: None });
+        self.programs.push(Program {
+            name: name.to_owned(),
+            id,
+            ops,
+            hlo_proto: None,
+        });
         self.programs.len() - 1
     }
 
@@ -251,7 +256,10 @@ impl TpuProfile {
 
     /// An operation by the name it has in its program.
     pub fn find(&self, program: usize, name: &str) -> OpRef {
-        let op = self.programs[program].ops.iter().position(|o| o.name == name);
+        let op = self.programs[program]
+            .ops
+            .iter()
+            .position(|o| o.name == name);
         let op = op.unwrap_or_else(|| panic!("no op {name:?} in {}", self.programs[program].name));
         OpRef { program, op }
     }
@@ -278,7 +286,12 @@ impl TpuProfile {
                 .modules
                 .iter_mut()
                 .map(|m| (&mut m.start, &mut m.duration))
-                .chain(device.steps.iter_mut().map(|s| (&mut s.start, &mut s.duration)))
+                .chain(
+                    device
+                        .steps
+                        .iter_mut()
+                        .map(|s| (&mut s.start, &mut s.duration)),
+                )
             {
                 let end = (*start + *duration).min(to);
                 *start = (*start).max(from);
@@ -293,7 +306,11 @@ impl TpuProfile {
     pub fn duration(&self) -> u64 {
         let device_end = |d: &Device| d.now + d.clock_skew;
         let devices = self.devices.iter().map(device_end);
-        let host = self.host_threads.iter().flat_map(|t| &t.events).map(|e| e.start + e.duration);
+        let host = self
+            .host_threads
+            .iter()
+            .flat_map(|t| &t.events)
+            .map(|e| e.start + e.duration);
         devices.chain(host).max().unwrap_or(0)
     }
 }
@@ -333,7 +350,12 @@ impl Device {
     /// Runs a program once; what `body` does happens inside it.
     pub fn run(&mut self, program: usize, run_id: u64, body: impl FnOnce(&mut Self)) {
         let start = self.now;
-        self.modules.push(ModuleRun { program, run_id, start, duration: 0 });
+        self.modules.push(ModuleRun {
+            program,
+            run_id,
+            start,
+            duration: 0,
+        });
         let at = self.modules.len() - 1;
         body(self);
         self.modules[at].duration = self.now - start;
@@ -343,26 +365,45 @@ impl Device {
     pub fn step(&mut self, number: u64, body: impl FnOnce(&mut Self)) {
         let start = self.now;
         body(self);
-        self.steps.push(Step { number, start, duration: self.now - start });
+        self.steps.push(Step {
+            number,
+            start,
+            duration: self.now - start,
+        });
     }
 
     /// Runs an operation.
     pub fn op(&mut self, op: OpRef, duration: u64) {
-        self.ops.push(OpRun { op, start: self.now, duration, host_duration: duration });
+        self.ops.push(OpRun {
+            op,
+            start: self.now,
+            duration,
+            host_duration: duration,
+        });
         self.now += duration;
     }
 
     /// Runs an operation during which the host's clock was corrected: by it, the
     /// operation took `host_duration`. Readers must go by the device's clock.
     pub fn op_with_clock_jump(&mut self, op: OpRef, duration: u64, host_duration: u64) {
-        self.ops.push(OpRun { op, start: self.now, duration, host_duration });
+        self.ops.push(OpRun {
+            op,
+            start: self.now,
+            duration,
+            host_duration,
+        });
         self.now += duration;
     }
 
     /// Runs an operation that contains others: a `while` and its body.
     pub fn nest(&mut self, op: OpRef, body: impl FnOnce(&mut Self)) {
         let start = self.now;
-        self.ops.push(OpRun { op, start, duration: 0, host_duration: 0 });
+        self.ops.push(OpRun {
+            op,
+            start,
+            duration: 0,
+            host_duration: 0,
+        });
         let at = self.ops.len() - 1;
         body(self);
         self.ops[at].duration = self.now - start;
@@ -390,7 +431,11 @@ impl Device {
 
     /// A runtime annotation that takes time, such as `barrier-cores`.
     pub fn mark(&mut self, name: &str, duration: u64) {
-        self.trace_me.push(Mark { name: name.to_owned(), start: self.now, duration });
+        self.trace_me.push(Mark {
+            name: name.to_owned(),
+            start: self.now,
+            duration,
+        });
         self.now += duration;
     }
 }

@@ -29,7 +29,11 @@ pub fn to_xspace(profile: &TpuProfile) -> XSpace {
     planes.push(metadata_plane(profile));
     planes.push(host_plane(profile));
     planes.push(environment_plane(profile));
-    XSpace { planes, hostnames: vec![profile.hostname.clone()], ..XSpace::default() }
+    XSpace {
+        planes,
+        hostnames: vec![profile.hostname.clone()],
+        ..XSpace::default()
+    }
 }
 
 /// Collects the metadata of a plane while its events are written.
@@ -45,7 +49,11 @@ impl<'a> PlaneWriter<'a> {
     fn new(profile: &'a TpuProfile, id: i64, name: &str) -> Self {
         Self {
             profile,
-            plane: XPlane { id, name: name.to_owned(), ..XPlane::default() },
+            plane: XPlane {
+                id,
+                name: name.to_owned(),
+                ..XPlane::default()
+            },
             stat_ids: BTreeMap::new(),
             event_ids: BTreeMap::new(),
             op_ids: BTreeMap::new(),
@@ -55,12 +63,18 @@ impl<'a> PlaneWriter<'a> {
     fn stat(&mut self, name: &str, value: StatValue) -> XStat {
         let next = i64::try_from(self.stat_ids.len()).expect("few stats") + 1;
         let id = *self.stat_ids.entry(name.to_owned()).or_insert(next);
-        self.plane.stat_metadata.entry(id).or_insert_with(|| XStatMetadata {
-            id,
-            name: name.to_owned(),
-            description: String::new(),
-        });
-        XStat { metadata_id: id, value: Some(value) }
+        self.plane
+            .stat_metadata
+            .entry(id)
+            .or_insert_with(|| XStatMetadata {
+                id,
+                name: name.to_owned(),
+                description: String::new(),
+            });
+        XStat {
+            metadata_id: id,
+            value: Some(value),
+        }
     }
 
     fn plane_stat(&mut self, name: &str, value: StatValue) {
@@ -79,7 +93,11 @@ impl<'a> PlaneWriter<'a> {
         }
         let id = self.next_event_id();
         self.event_ids.insert(name.to_owned(), id);
-        let metadata = XEventMetadata { id, name: name.to_owned(), ..XEventMetadata::default() };
+        let metadata = XEventMetadata {
+            id,
+            name: name.to_owned(),
+            ..XEventMetadata::default()
+        };
         self.plane.event_metadata.insert(id, metadata);
         id
     }
@@ -110,7 +128,9 @@ impl<'a> PlaneWriter<'a> {
     fn op_stats(&mut self, op: &Op, program_id: u64) -> Vec<XStat> {
         use StatValue::{Bytes, Int64, Str, Uint64};
         let signed = |n: u64| Int64(i64::try_from(n).expect("fits"));
-        let breakdown = MemoryAccessBreakdown { accesses: op.breakdown.clone() };
+        let breakdown = MemoryAccessBreakdown {
+            accesses: op.breakdown.clone(),
+        };
         let mut stats = vec![
             self.stat("hlo_category", Str(op.category.clone())),
             self.stat("program_id", Uint64(program_id)),
@@ -145,7 +165,12 @@ impl<'a> PlaneWriter<'a> {
     }
 
     fn line(&mut self, id: i64, name: &str, events: Vec<XEvent>) {
-        self.plane.lines.push(XLine { id, name: name.to_owned(), events, ..XLine::default() });
+        self.plane.lines.push(XLine {
+            id,
+            name: name.to_owned(),
+            events,
+            ..XLine::default()
+        });
     }
 
     fn modules(&mut self, runs: &[ModuleRun], skew: u64) -> Vec<XEvent> {
@@ -180,7 +205,12 @@ impl<'a> PlaneWriter<'a> {
                 let id = StatValue::Uint64((collectives << 16) | 1);
                 stats.push(self.stat("all_reduce_unique_id", id));
             }
-            events.push(event(metadata_id, run.start + skew + jumped, run.host_duration, stats));
+            events.push(event(
+                metadata_id,
+                run.start + skew + jumped,
+                run.host_duration,
+                stats,
+            ));
             jumped += run.host_duration.saturating_sub(run.duration);
         }
         events
@@ -202,7 +232,12 @@ impl<'a> PlaneWriter<'a> {
         let mut events = Vec::new();
         for mark in marks {
             let metadata_id = self.named(&mark.name);
-            events.push(event(metadata_id, mark.start + skew, mark.duration, Vec::new()));
+            events.push(event(
+                metadata_id,
+                mark.start + skew,
+                mark.duration,
+                Vec::new(),
+            ));
         }
         events
     }
@@ -218,9 +253,15 @@ fn event(metadata_id: i64, offset: u64, duration: u64, stats: Vec<XStat>) -> XEv
 }
 
 fn is_collective(category: &str) -> bool {
-    ["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"]
-        .iter()
-        .any(|c| category.starts_with(c))
+    [
+        "all-reduce",
+        "all-gather",
+        "reduce-scatter",
+        "all-to-all",
+        "collective-permute",
+    ]
+    .iter()
+    .any(|c| category.starts_with(c))
 }
 
 /// A fixed scramble of bits, for ids that look like hashes.
@@ -300,8 +341,13 @@ fn transfers(writer: &mut PlaneWriter<'_>, device: &Device) -> Vec<XEvent> {
                 let kind = op.name.split("-start").next().unwrap_or("copy");
                 let display_name = format!("async-{kind}");
                 let name = op.hlo.clone();
-                let metadata =
-                    XEventMetadata { id, name, display_name, stats, ..XEventMetadata::default() };
+                let metadata = XEventMetadata {
+                    id,
+                    name,
+                    display_name,
+                    stats,
+                    ..XEventMetadata::default()
+                };
                 writer.plane.event_metadata.insert(id, metadata);
                 ids.insert(transfer.start_op, id);
                 id
@@ -309,7 +355,11 @@ fn transfers(writer: &mut PlaneWriter<'_>, device: &Device) -> Vec<XEvent> {
         };
         let number = u64::try_from(index).expect("few transfers");
         let done = profile.op(transfer.done_op).name.clone();
-        let id = done.rsplit('.').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+        let id = done
+            .rsplit('.')
+            .next()
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(0);
         let stats = vec![
             writer.stat("hlo_op", StatValue::Str(done)),
             writer.stat("_a", StatValue::Int64(1)),
@@ -328,7 +378,10 @@ fn sparse_planes(profile: &TpuProfile, device: &Device) -> Vec<XPlane> {
         let id = 2 + 8 * i64::from(device.ordinal) + 1 + i64::from(core.index);
         let name = format!("/device:TPU:{} SparseCore {}", device.ordinal, core.index);
         let mut writer = PlaneWriter::new(profile, id, &name);
-        writer.plane_stat("core_details", core_details(profile, device, Some(core.index)));
+        writer.plane_stat(
+            "core_details",
+            core_details(profile, device, Some(core.index)),
+        );
         let skew = device.clock_skew;
         let events = writer.steps(&core.steps, skew);
         writer.line(11, "Sparse Core Steps", events);
@@ -339,7 +392,9 @@ fn sparse_planes(profile: &TpuProfile, device: &Device) -> Vec<XPlane> {
             let start = u64::try_from(index).expect("few ops");
             let core_id = StatValue::Uint64(u64::from(core.index));
             event.stats.push(writer.stat("offload_core_id", core_id));
-            event.stats.push(writer.stat("tc_offload_start_id", StatValue::Uint64(start)));
+            event
+                .stats
+                .push(writer.stat("tc_offload_start_id", StatValue::Uint64(start)));
         }
         writer.line(13, "Sparse Core Ops", events);
         planes.push(writer.plane);
@@ -350,7 +405,9 @@ fn sparse_planes(profile: &TpuProfile, device: &Device) -> Vec<XPlane> {
 fn metadata_plane(profile: &TpuProfile) -> XPlane {
     let mut writer = PlaneWriter::new(profile, 0, "/host:metadata");
     for program in &profile.programs {
-        let Some(proto) = &program.hlo_proto else { continue };
+        let Some(proto) = &program.hlo_proto else {
+            continue;
+        };
         let stat = writer.stat("Hlo Proto", StatValue::Bytes(proto.clone()));
         // The key is the program's id read as a signed number: often negative.
         let id = program.id.cast_signed();
@@ -380,7 +437,11 @@ fn host_plane(profile: &TpuProfile) -> XPlane {
         let mut events = Vec::new();
         for e in &thread.events {
             let metadata_id = writer.named(&e.name);
-            let stats = e.stats.iter().map(|(n, v)| writer.stat(n, StatValue::Int64(*v))).collect();
+            let stats = e
+                .stats
+                .iter()
+                .map(|(n, v)| writer.stat(n, StatValue::Int64(*v)))
+                .collect();
             events.push(event(metadata_id, e.start, e.duration, stats));
         }
         let name = format!("{}/{id}", thread.name);

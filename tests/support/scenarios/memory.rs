@@ -13,7 +13,9 @@ pub const DUS: u64 = us(391);
 /// 80 % of HBM's rate would take 70 us each.
 pub fn dus_scan_axis() -> TpuProfile {
     let mut stage = Stage::new("dus_scan_axis_v6e", Chip::V6e, 1);
-    let script = stage.script(16, |op| (op.category == "dynamic-update-slice").then_some(DUS));
+    let script = stage.script(16, |op| {
+        (op.category == "dynamic-update-slice").then_some(DUS)
+    });
     stage.rounds(&script, 5, us(30), 0, false);
     stage.profile
 }

@@ -23,17 +23,43 @@ pub fn sample() -> TpuProfile {
         let number = i64::try_from(step.number).expect("few steps");
         let dispatch = us(700);
         for (name, start, duration, stats) in [
-            ("train", start - us(150), step.duration + us(150), vec![("step_num", number), ("_r", 1)]),
-            ("PjitFunction(train_step)", start - us(120), dispatch, Vec::new()),
-            ("load_batch", start + step.duration, BATCH_WAIT - us(200), Vec::new()),
+            (
+                "train",
+                start - us(150),
+                step.duration + us(150),
+                vec![("step_num", number), ("_r", 1)],
+            ),
+            (
+                "PjitFunction(train_step)",
+                start - us(120),
+                dispatch,
+                Vec::new(),
+            ),
+            (
+                "load_batch",
+                start + step.duration,
+                BATCH_WAIT - us(200),
+                Vec::new(),
+            ),
         ] {
-            events.push(HostEvent { name: name.to_owned(), start, duration, stats });
+            events.push(HostEvent {
+                name: name.to_owned(),
+                start,
+                duration,
+                stats,
+            });
         }
     }
-    stage.profile.host_threads.push(HostThread { name: "main".to_owned(), events });
+    stage.profile.host_threads.push(HostThread {
+        name: "main".to_owned(),
+        events,
+    });
 
     let steps = &stage.profile.devices[0].steps;
-    let (from, to) = (steps[0].start + steps[0].duration / 2, steps[11].start + steps[11].duration / 3);
+    let (from, to) = (
+        steps[0].start + steps[0].duration / 2,
+        steps[11].start + steps[11].duration / 3,
+    );
     stage.profile.crop(from, to);
     stage.profile
 }
