@@ -7,6 +7,7 @@ use profiler::units::{Bytes, Picos, percent, with_digits};
 use crate::finding::{Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::kernels::custom::Calls;
+use crate::rules::matmul::product::shown;
 
 /// See the card.
 #[derive(Debug)]
@@ -86,7 +87,7 @@ fn draft(context: &Context<'_>, silent: &[Calls<'_>], time: f64) -> Draft {
     Draft {
         title: format!(
             "{kernels} no cost: {} of each {} step",
-            with_digits(time, "ms"),
+            shown(time),
             context.evidence.step_time()
         ),
         kind: AdviceKind::CaptureQuality,

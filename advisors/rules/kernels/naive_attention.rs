@@ -11,6 +11,7 @@ use profiler::units::{Bytes, percent, with_digits};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
+use crate::rules::matmul::product::shown;
 
 /// See the card.
 #[derive(Debug)]
@@ -82,26 +83,49 @@ fn sorted_dims(array: &Array) -> Vec<u64> {
     dims
 }
 
-/// What a product of queries and keys writes: of many heads, with a contracted size (the head's)
-/// smaller than either side.
+/// What a product of queries and keys writes, with their numbers: an array of many heads whose
+/// contracted size (the head's) is smaller than either.
 fn written_scores(op: &OpProfile) -> Option<(&Array, u64, u64)> {
     if op.class != OpClass::Matmul || op.roofline.efficiency > BELIEVABLE {
         return None;
     }
-    let product = op.model.matmuls.iter().find(|product| {
-        let positions = product.m.min(product.n);
-        product.batch > 1 && positions >= MIN_POSITIONS && product.k < positions
-    })?;
-    let elements = product
-        .batch
-        .checked_mul(product.m)
-        .and_then(|size| size.checked_mul(product.n))?;
     let instruction = op.instruction.as_ref()?;
     let arrays = instruction.shape.arrays();
-    let array = arrays
+    arrays
         .into_iter()
-        .find(|array| array.elements() == elements && array.memory_space() == MemorySpace::Hbm)?;
-    Some((array, product.m, product.n))
+        .filter(|array| array.memory_space() == MemorySpace::Hbm)
+        .find_map(|array| {
+            let (queries, keys) = by_product(op, array).or_else(|| by_work(op, array))?;
+            Some((array, queries, keys))
+        })
+}
+
+/// By the dimensions of the product, where the model knows them.
+fn by_product(op: &OpProfile, array: &Array) -> Option<(u64, u64)> {
+    let product = op.model.matmuls.iter().find(|product| {
+        let positions = product.m.min(product.n);
+        let made = [product.batch, product.m, product.n];
+        let elements = made
+            .iter()
+            .try_fold(1u64, |size, dim| size.checked_mul(*dim));
+        product.batch > 1
+            && positions >= MIN_POSITIONS
+            && product.k < positions
+            && elements == Some(array.elements())
+    })?;
+    Some((product.m, product.n))
+}
+
+/// By the work done for each element, of an array with at least two dimensions (sequences and
+/// heads) beside its two largest: a product of two activations that come as one operand.
+fn by_work(op: &OpProfile, array: &Array) -> Option<(u64, u64)> {
+    let dims = sorted_dims(array);
+    let [_, _, .., queries, keys] = dims[..] else {
+        return None;
+    };
+    let contracted = op.cost.flops? / 2.0 / array.elements().max(1) as f64;
+    let fits = queries >= MIN_POSITIONS && contracted >= 2.0 && contracted < queries as f64;
+    fits.then_some((queries, keys))
 }
 
 fn scores<'a>(context: &Context<'a>) -> BTreeMap<Key, Scores<'a>> {
@@ -206,7 +230,7 @@ impl Scores<'_> {
                     "[{shape}], up to {} each, {} through HBM a step: {} at its peak",
                     Bytes(one),
                     Bytes(bytes as u64),
-                    with_digits(traffic, "ms")
+                    shown(traffic)
                 ),
                 "arrays of that shape among the operands and results in HBM, tile padding included",
             ),
@@ -214,8 +238,8 @@ impl Scores<'_> {
                 "an attention kernel instead",
                 format!(
                     "{} for the same {} at {} of the MXU's peak, half where a causal mask lets it skip blocks",
-                    with_digits(kernel(attention.typical), "ms"),
-                    with_digits(flops / 1e12, "TFLOP"),
+                    shown(kernel(attention.typical)),
+                    with_digits(flops / 1e9, "GFLOP"),
                     percent(attention.typical)
                 ),
                 attention.source.clone(),
@@ -228,7 +252,7 @@ impl Scores<'_> {
                     "reads {} and writes {} of scores, {} a step",
                     Bytes(touch.read),
                     Bytes(touch.written),
-                    with_digits(touch.op.step_self_ms(), "ms")
+                    shown(touch.op.step_self_ms())
                 ),
                 context
                     .op(touch.op)
@@ -250,7 +274,7 @@ impl Scores<'_> {
         let draft = Draft {
             title: format!(
                 "attention keeps its scores [{shape}] in HBM: {} of each {} step",
-                with_digits(time, "ms"),
+                shown(time),
                 evidence.step_time()
             ),
             kind: AdviceKind::AttentionKernel,
@@ -263,8 +287,10 @@ impl Scores<'_> {
                 upper_bound_ms: (time - 0.5 * kernel(1.0)).max(expected),
                 basis: Basis::Modelled,
                 formula: format!(
-                    "the lesser of the scores' HBM traffic ({traffic:.3} ms) and {time:.3} ms measured - {:.3} ms for a kernel at {:.0} % of the peak; high at {:.0} %",
-                    kernel(attention.typical),
+                    "the lesser of the scores' HBM traffic ({}) and {} measured - {} for a kernel at {:.0} % of the peak; high at {:.0} %",
+                    shown(traffic),
+                    shown(time),
+                    shown(kernel(attention.typical)),
                     100.0 * attention.typical,
                     100.0 * attention.high
                 ),

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use knowledge::advice::AdviceKind;
 use profiler::evidence::{OpClass, OpProfile};
 use profiler::program::matmul::Matmul;
-use profiler::units::{Bytes, percent, with_digits};
+use profiler::units::{Bytes, percent};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::matmul::precision::passes;
-use crate::rules::matmul::product::{Ceilings, Level, Product, dimensions, matrices};
+use crate::rules::matmul::product::{Ceilings, Level, Product, dimensions, matrices, shown};
 use crate::rules::matmul::projection::projection;
 
 /// See the card.
@@ -116,14 +116,14 @@ impl Group<'_> {
             "least time of this shape",
             format!(
                 "{} at the peaks: MXU {}{}, HBM {}",
-                with_digits(self.sum_ms(|product| product.floor_ps()), "ms"),
-                with_digits(padded, "ms"),
+                shown(self.sum_ms(|product| product.floor_ps())),
+                shown(padded),
                 if padded > 1.01 * self.sum_ms(|product| product.compute_ps) {
                     " with padding"
                 } else {
                     ""
                 },
-                with_digits(hbm, "ms"),
+                shown(hbm),
             ),
             "FLOPs of the padded shape over the peak; bytes of operands and result in HBM over the bandwidth",
         ));
@@ -136,8 +136,9 @@ impl Group<'_> {
             upper_bound_ms: (time - self.sum_ms(|product| product.floor_ps())).max(0.0),
             basis: Basis::Modelled,
             formula: format!(
-                "{time:.2} ms measured - {:.2} ms at {:.0} % of the MXU's peak (or {:.0} % of HBM's where that is longer), which good matmuls reach; low at {:.0} %, high at {:.0} %",
-                reach(Level::Typical),
+                "{} measured - {} at {:.0} % of the MXU's peak (or {:.0} % of HBM's where that is longer), which good matmuls reach; low at {:.0} %, high at {:.0} %",
+                shown(time),
+                shown(reach(Level::Typical)),
                 100.0 * ceilings.matmul.typical,
                 100.0 * ceilings.hbm.typical,
                 100.0 * ceilings.matmul.low,
@@ -150,7 +151,7 @@ impl Group<'_> {
                 "{} runs at {:.0} % of the MXU's peak: {} of each {} step",
                 self.label(),
                 100.0 * peak_share,
-                with_digits(time, "ms"),
+                shown(time),
                 context.evidence.step_time(),
             ),
             kind: AdviceKind::MatmulShape,
@@ -188,7 +189,7 @@ impl Group<'_> {
                 format!(
                     "{count:.0} of {} each step, {} each",
                     self.dims.lhs.name(),
-                    with_digits(mean_us, "us")
+                    shown(mean_us / 1e3)
                 ),
                 "rows x contracted x columns as in the title",
             ),
@@ -212,10 +213,13 @@ impl Group<'_> {
         }
         let dims = &self.dims;
         let rows = dims.m.saturating_mul(dims.k);
-        let wide = matrices(first.op)
-            .map(|array| array.elements())
-            .find(|elements| (2..=4).any(|parts| rows.checked_mul(parts) == Some(*elements)));
-        if let Some(elements) = wide.filter(|_| dims.batch == 1) {
+        let columns = dims.n.saturating_mul(dims.k);
+        let sizes = || matrices(first.op).map(|array| array.elements());
+        let wide = sizes().find(|elements| {
+            *elements != columns && (2..=4).any(|parts| rows.checked_mul(parts) == Some(*elements))
+        });
+        let plain = sizes().any(|elements| elements == rows);
+        if let Some(elements) = wide.filter(|_| dims.batch == 1 && !plain) {
             let parts = elements / rows.max(1);
             exhibits.push(Exhibit::text(
                 "computed on the way in",
@@ -231,12 +235,12 @@ impl Group<'_> {
             let count: f64 = self.products.iter().map(|p| p.op.step_occurrences).sum();
             advice.push(format!(
                 "compute the activation apart from this product (or at the end of the one before, gate and up interleaved) and measure both: the extra write and read cost about {} a step, so it pays only where the product gains more",
-                with_digits(price * count, "ms")
+                shown(price * count)
             ));
         }
         if hbm_share * FEW_ROWS > 1.0 {
             advice.push(format!(
-                "give it more rows ({} now): its bytes alone take {} of the time at peak, which larger batches or longer chunks spread over more work",
+                "give it more rows ({} now): at the peaks its bytes take {} as long as its products, and larger batches or longer chunks read the weights for more work",
                 dims.m,
                 percent(hbm_share)
             ));

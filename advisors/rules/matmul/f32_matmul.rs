@@ -2,12 +2,12 @@
 
 use knowledge::advice::AdviceKind;
 use profiler::evidence::{OpClass, OpProfile};
-use profiler::units::{percent, with_digits};
+use profiler::units::percent;
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::matmul::precision::{Passes, passes};
-use crate::rules::matmul::product::{Ceilings, Product, dimensions};
+use crate::rules::matmul::product::{Ceilings, Product, dimensions, shown};
 
 /// See the card.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl<'a> Single<'a> {
             context.op(product.op).name.clone(),
             format!(
                 "f32 {shape}{} a step at {} of the bf16 peak: {passes}",
-                with_digits(self.time_ms, "ms"),
+                shown(self.time_ms),
                 percent(share)
             ),
             "FLOPs of the shape over the duration; n passes cannot exceed 1/n of the peak",
@@ -179,7 +179,7 @@ fn passes_draft(context: &Context<'_>, singles: &[Single<'_>]) -> Draft {
         title: format!(
             "float32 matmuls {} several bf16 passes: {} of each {} step",
             if certain { "take" } else { "seem to take" },
-            with_digits(time, "ms"),
+            shown(time),
             context.evidence.step_time(),
         ),
         kind: AdviceKind::Dtype,
@@ -192,8 +192,9 @@ fn passes_draft(context: &Context<'_>, singles: &[Single<'_>]) -> Draft {
             upper_bound_ms: sum(singles, |single| single.upper_ms),
             basis: Basis::Modelled,
             formula: format!(
-                "{time:.3} ms measured - {:.3} ms with 3 passes for 6 and 1 for 3; high: one pass at the typical share of peak; never more than down to one pass at the peak",
-                time - expected
+                "{} measured - {} with 3 passes for 6 and 1 for 3; high: one pass at the typical share of peak; never more than down to one pass at the peak",
+                shown(time),
+                shown(time - expected)
             ),
             buckets: buckets(singles),
         }),
@@ -211,7 +212,7 @@ fn bytes_draft(context: &Context<'_>, singles: &[Single<'_>]) -> Draft {
     Draft {
         title: format!(
             "float32 matmuls wait for HBM: {} of each {} step, half of the bytes would do",
-            with_digits(time, "ms"),
+            shown(time),
             context.evidence.step_time(),
         ),
         kind: AdviceKind::Dtype,
@@ -224,8 +225,9 @@ fn bytes_draft(context: &Context<'_>, singles: &[Single<'_>]) -> Draft {
             upper_bound_ms: expected,
             basis: Basis::Modelled,
             formula: format!(
-                "{time:.3} ms measured - {:.3} ms with half of the bytes at the same efficiency; the MXU rounds f32 to bf16 at the default precision anyway",
-                time - expected
+                "{} measured - {} with half of the bytes at the same efficiency; the MXU rounds f32 to bf16 at the default precision anyway",
+                shown(time),
+                shown(time - expected)
             ),
             buckets: buckets(singles),
         }),

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use knowledge::advice::AdviceKind;
 use profiler::program::matmul::Matmul;
-use profiler::units::{percent, with_digits};
+use profiler::units::percent;
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::matmul::product::{Product, dimensions};
+use crate::rules::matmul::product::{Product, dimensions, shown};
 use crate::rules::matmul::projection::projection;
 
 /// See the card.
@@ -127,7 +127,7 @@ impl Waste<'_> {
                 dimensions(&self.dims),
                 self.padded(side).join(", "),
                 percent(self.padding),
-                with_digits(self.floor_ms, "ms"),
+                shown(self.floor_ms),
             ),
             format!(
                 "columns and contracted size in arrays of {side}, rows in 8; time of the zeros at the MXU's peak"
@@ -151,7 +151,7 @@ fn draft(context: &Context<'_>, wastes: &[Waste<'_>], side: u32) -> Draft {
         title: format!(
             "matmuls multiply zeros: {} ({} of each {} step)",
             named.join(", "),
-            with_digits(floor, "ms"),
+            shown(floor),
             context.evidence.step_time(),
         ),
         kind: AdviceKind::Padding,
@@ -168,7 +168,9 @@ fn draft(context: &Context<'_>, wastes: &[Waste<'_>], side: u32) -> Draft {
             upper_bound_ms: measured,
             basis: Basis::Modelled,
             formula: format!(
-                "padded minus real FLOPs over the peak, where the MXU and not HBM is the limit: {floor:.3} ms; at the measured efficiency {measured:.3} ms"
+                "padded minus real FLOPs over the peak, where the MXU and not HBM is the limit: {}; at the measured efficiency {}",
+                shown(floor),
+                shown(measured)
             ),
             buckets: products().map(|product| Bucket::Op(product.op.id)).collect(),
         }),

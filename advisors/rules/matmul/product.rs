@@ -4,6 +4,7 @@ use knowledge::efficiency::{Reachable, Work, reachable};
 use profiler::evidence::{OpClass, OpProfile};
 use profiler::program::matmul::Matmul;
 use profiler::program::shape::{Array, MemorySpace};
+use profiler::units::Picos;
 
 use crate::rule::Context;
 
@@ -109,7 +110,7 @@ impl<'a> Product<'a> {
             } else {
                 compute_ps
             },
-            hbm_ps: op.cost.hbm_bytes.unwrap_or(0.0).max(0.0) * 1e3 / hbm,
+            hbm_ps: op.cost.hbm_bytes.map_or(0.0, f64::abs) * 1e3 / hbm,
             time_ps: op.mean_ps(),
         };
         let sound = flops > 0.0
@@ -177,14 +178,38 @@ pub(crate) fn weight<'a>(context: &Context<'_>, op: &'a OpProfile) -> Option<&'a
         // A prefetched weight comes by `copy-done` or `slice-done`, else by no operation at all.
         let moved = made.is_none_or(|made| matches!(made.class, OpClass::AsyncCopy(_)))
             || operand.name.starts_with("slice-done");
-        let is_weight = moved && array.memory_space() != MemorySpace::Host;
+        // An element of a tuple is a loop's invariant or a result of an operation with several.
+        let made_here =
+            || operand.name.starts_with("get-tuple-element") && is_made(context, op, array);
+        let is_weight = moved && array.memory_space() != MemorySpace::Host && !made_here();
         // What a bitcast renames may be anything.
         let renamed = operand.name.starts_with("bitcast");
-        let is_matrix = array.dims.iter().filter(|&&dim| dim > 1).count() >= 2;
-        (is_weight && is_matrix).then_some((!renamed, array))
+        let rank = array.dims.iter().filter(|&&dim| dim > 1).count();
+        (rank >= 2 && is_weight).then_some(((!renamed, rank == 2), array))
     });
-    let best = candidates.max_by_key(|(named, array)| (*named, array.elements()));
+    let best = candidates.max_by_key(|(likely, array)| (*likely, array.elements()));
     best.map(|(_, array)| array)
+}
+
+/// Whether an operation of the program with several results makes such an array.
+fn is_made(context: &Context<'_>, op: &OpProfile, array: &Array) -> bool {
+    context.evidence.ops.iter().any(|made| {
+        let moves = matches!(made.class, OpClass::ControlFlow | OpClass::AsyncCopy(_));
+        let shape = made.instruction.as_ref().map(|i| &i.shape);
+        made.module == op.module
+            && !moves
+            && shape.is_some_and(|shape| {
+                let several = shape.elements().iter();
+                several
+                    .filter_map(|element| element.as_array())
+                    .any(|element| element.dtype == array.dtype && element.dims == array.dims)
+            })
+    })
+}
+
+/// A time of a step as people read it, from milliseconds.
+pub(crate) fn shown(ms: f64) -> Picos {
+    Picos((ms.max(0.0) * 1e9) as u64)
 }
 
 /// The product with the weight on its right side, as people write it.

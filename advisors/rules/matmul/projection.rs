@@ -37,7 +37,7 @@ pub(crate) fn projection(framework_op: &str) -> String {
 fn unwrapped(part: &str) -> String {
     let inner = part.rsplit('(').next().unwrap_or(part);
     let inner = inner.trim_end_matches(')');
-    if part.starts_with("transpose(") {
+    if part.starts_with("transpose(") && !inner.is_empty() {
         format!("{inner} (backward)")
     } else {
         inner.to_owned()
@@ -80,6 +80,7 @@ mod tests {
                 "jit(train)/transpose(jvp(mlp))/dot_general",
                 "mlp (backward)",
             ),
+            ("jit(f)/transpose(jvp())/dot_general:", ""),
             ("jit(f)/dot_general:", ""),
             ("", ""),
             (")/(/)/", ""),

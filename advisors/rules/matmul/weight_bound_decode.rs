@@ -6,7 +6,7 @@ use profiler::units::{Bytes, percent, with_digits};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::matmul::product::{Product, weight};
+use crate::rules::matmul::product::{Product, shown, weight};
 use crate::rules::matmul::projection::projection;
 
 /// See the card.
@@ -61,8 +61,11 @@ impl<'a> Reader<'a> {
     fn of(context: &Context<'_>, product: Product<'a>) -> Option<Self> {
         let weight: &Array = weight(context, product.op)?;
         let bytes = product.op.cost.hbm_bytes.filter(|bytes| *bytes > 0.0)?;
+        // Scores, caches and other activations are read here too: the weight must be most of it.
+        let is_most = weight.padded_bytes().0 as f64 >= 0.5 * bytes;
         let batched = product.dims.is_some_and(|dims| dims.batch > 1);
         if batched
+            || !is_most
             || weight.memory_space() != MemorySpace::Hbm
             || product.hbm_ps <= product.padded_ps
         {
@@ -162,7 +165,7 @@ fn draft(context: &Context<'_>, found: &[Reader<'_>]) -> Draft {
     if halved > 0.0 {
         advice.push(format!(
             "or store the weights in {dtype}: half of the bytes, {} less a step, if the conversion stays inside the matmul",
-            with_digits(halved, "ms")
+            shown(halved)
         ));
     }
     let mut caveats = vec![
@@ -178,7 +181,7 @@ fn draft(context: &Context<'_>, found: &[Reader<'_>]) -> Draft {
     Draft {
         title: format!(
             "matmuls of about {rows:.0} rows wait for their weights: {} of each {} step",
-            with_digits(time, "ms"),
+            shown(time),
             evidence.step_time(),
         ),
         kind: AdviceKind::Dtype,
@@ -191,7 +194,9 @@ fn draft(context: &Context<'_>, found: &[Reader<'_>]) -> Draft {
             upper_bound_ms: (time - floor * 0.25).max(halved).min(time),
             basis: Basis::Modelled,
             formula: format!(
-                "{time:.3} ms measured, of which reading weights in 8 bits instead takes {halved:.3} ms off at the same bandwidth; never more than with 4 bits at the peak bandwidth"
+                "{} measured, of which reading weights in 8 bits instead takes {} off at the same bandwidth; never more than with 4 bits at the peak bandwidth",
+                shown(time),
+                shown(halved)
             ),
             buckets: found.iter().map(|reader| Bucket::Op(reader.product.op.id)).collect(),
         }),
