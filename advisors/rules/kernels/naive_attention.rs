@@ -209,11 +209,17 @@ impl Scores<'_> {
         let traffic = bytes / bandwidth / 1e6;
         let kernel = |share: f64| flops / (peak * share) / 1e9;
         let saved = |share: f64| (time - kernel(share)).max(0.0);
-        let expected = saved(attention.typical).min(traffic);
+        let short = self.queries.min(self.keys) < SHORT;
+        // The ceilings are of 4096 positions and more; at 1024 the same kernels reach their low end.
+        let typical = if short {
+            attention.low
+        } else {
+            attention.typical
+        };
+        let expected = saved(typical).min(traffic);
         if context.share(expected) < MIN_SHARE {
             return None;
         }
-        let short = self.queries.min(self.keys) < SHORT;
         let shape = self
             .dims
             .iter()
@@ -238,9 +244,9 @@ impl Scores<'_> {
                 "an attention kernel instead",
                 format!(
                     "{} for the same {} at {} of the MXU's peak, half where a causal mask lets it skip blocks",
-                    shown(kernel(attention.typical)),
+                    shown(kernel(typical)),
                     with_digits(flops / 1e9, "GFLOP"),
-                    percent(attention.typical)
+                    percent(typical)
                 ),
                 attention.source.clone(),
             ),
@@ -266,7 +272,7 @@ impl Scores<'_> {
         ];
         if short {
             advice.push(format!(
-                "at {} positions expect memory rather than time: spend what it frees ({} for each layer's scores) on a larger batch, and measure both together",
+                "at {} positions expect memory rather than time: spend what it frees ({} for each layer's scores) on a larger batch, and measure both together (a public case won 0.3 % with the kernel alone and 14.3 % with the batch)",
                 self.queries.min(self.keys),
                 Bytes(one)
             ));
@@ -290,8 +296,8 @@ impl Scores<'_> {
                     "the lesser of the scores' HBM traffic ({}) and {} measured - {} for a kernel at {:.0} % of the peak; high at {:.0} %",
                     shown(traffic),
                     shown(time),
-                    shown(kernel(attention.typical)),
-                    100.0 * attention.typical,
+                    shown(kernel(typical)),
+                    100.0 * typical,
                     100.0 * attention.high
                 ),
                 buckets: ops.iter().map(|touch| Bucket::Op(touch.op.id)).collect(),
