@@ -28,6 +28,14 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::memory::remat_with_free_hbm::RematWithFreeHbm,
     &rules::memory::memory_near_limit::MemoryNearLimit,
     &rules::memory::padded_buffers::PaddedBuffers,
+    &rules::matmul::below_shape_limit::MatmulBelowShapeLimit,
+    &rules::matmul::f32_matmul::F32Matmul,
+    &rules::matmul::mxu_padding_waste::MxuPaddingWaste,
+    &rules::kernels::kernel_far_from_roof::KernelFarFromRoof,
+    &rules::kernels::kernel_without_cost::KernelWithoutCost,
+    &rules::kernels::naive_attention::NaiveAttention,
+    &rules::matmul::weight_bound_decode::WeightBoundDecode,
+    &rules::matmul::small_expert_matmul::SmallExpertMatmul,
 ];
 
 /// The rule of that code or name, in any case.

@@ -2,5 +2,7 @@
 
 pub mod collectives;
 pub mod layout;
+pub mod kernels;
+pub mod matmul;
 pub mod memory;
 pub mod ops;
