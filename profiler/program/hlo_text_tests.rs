@@ -111,15 +111,46 @@ fn a_module_becomes_one_graph_with_names_lines_and_roots() {
 }
 
 #[test]
-fn a_constant_may_take_several_lines() {
+fn constants_and_kernel_metadata_may_take_several_lines() {
     let (program, _) = parse_module(MODULE);
-    let table = program
-        .find("table")
-        .and_then(|op| program.get(op))
-        .expect("the constant");
+    let table = program.find("table").and_then(|op| program.get(op));
     assert_eq!(
-        table.attributes.literal,
-        "{\n    { 1, 2 },\n    { 3, 4 }\n  }"
+        table.map(|op| op.shape.to_string()).as_deref(),
+        Some("s32[2,2]{1,0}")
+    );
+    let (program, notes) = parse_module(
+        r#"HloModule m
+ENTRY %main (q: f32[8]) -> f32[8] {
+  %q = f32[8]{0} parameter(0)
+  %k = f32[8]{0} custom-call(%q), custom_call_target="tpu_custom_call", frontend_attributes={kernel_metadata={
+"xprof_metadata":"{\"block_q\": 128, \"k} ]"
+}}, metadata={op_name="attention"}
+  ROOT %n = f32[8]{0} negate(%k)
+}
+"#,
+    );
+    assert_eq!(notes.iter().collect::<Vec<_>>(), []);
+    let kernel = program
+        .find("k")
+        .and_then(|op| program.get(op))
+        .expect("the kernel");
+    assert_eq!(kernel.metadata.op_name, "attention");
+    assert!(kernel.attributes.other[0].1.contains("block_q"));
+    assert_eq!(
+        program.entry_computation().map(|entry| entry.ops().len()),
+        Some(3)
+    );
+}
+
+#[test]
+fn an_instruction_that_is_cut_off_takes_no_other_with_it() {
+    let (program, notes) = parse_module(
+        "HloModule m\nENTRY %main (a: f32[8]) -> f32[8] {\n  %a = f32[8]{0} parameter(0)\n  %b = (f32[8]{0}, ...\n  c = f32[8]{0} negate(f32[8]{0} a\n  ROOT %d = f32[8]{0} negate(%a)\n}\n",
+    );
+    assert!(program.find("d").is_some());
+    assert_eq!(
+        notes.iter().map(|note| note.code).collect::<Vec<_>>(),
+        ["bad-hlo-line"; 2]
     );
 }
 
