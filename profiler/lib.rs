@@ -14,6 +14,7 @@ pub mod intervals;
 pub mod memory;
 pub mod note;
 pub mod program;
+pub mod roofline_session;
 pub mod session;
 pub mod session_builder;
 pub mod source;
