@@ -1,6 +1,9 @@
 //! Rules on scenarios with known answers: what must be found, what must not, and how much.
 
+mod by_hand;
+mod layout;
 mod memory;
+mod ops;
 
 use advisors::registry::RULES;
 use advisors::{Finding, Report};

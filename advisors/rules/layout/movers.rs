@@ -98,10 +98,40 @@ fn target(from: &Array, to: &Array) -> String {
     }
 }
 
+/// The kernels that ran, and when each operation ran first.
+#[derive(Debug)]
+struct Kernels<'a> {
+    ops: Vec<&'a OpProfile>,
+    /// By operation, on the first core.
+    starts: Vec<u64>,
+}
+
+impl<'a> Kernels<'a> {
+    fn of(evidence: &'a Evidence<'_>) -> Self {
+        let ops: Vec<&OpProfile> = evidence.ops.iter().filter(|op| is_kernel(op)).collect();
+        let mut starts = Vec::new();
+        if !ops.is_empty()
+            && let Some((_, device)) = evidence.session.analysed_cores().next()
+        {
+            starts = vec![u64::MAX; evidence.session.ops.len()];
+            for (start, _, id) in device.ops.iter() {
+                if let Some(first) = starts.get_mut(id as usize) {
+                    *first = start.min(*first);
+                }
+            }
+        }
+        Self { ops, starts }
+    }
+
+    fn first_start(&self, op: OpId) -> u64 {
+        self.starts.get(op as usize).copied().unwrap_or(u64::MAX)
+    }
+}
+
 /// All movers of a step, longest first.
 pub(crate) fn movers<'a>(context: &Context<'a>) -> Vec<Mover<'a>> {
     let evidence = context.evidence;
-    let kernels: Vec<&OpProfile> = evidence.ops.iter().filter(|op| is_kernel(op)).collect();
+    let kernels = Kernels::of(evidence);
     evidence
         .ops
         .iter()
@@ -234,7 +264,7 @@ fn names_a_move(evidence: &Evidence<'_>, op: &OpProfile, fusion: &Instruction) -
         })
 }
 
-fn role(evidence: &Evidence<'_>, kernels: &[&OpProfile], mover: &Mover<'_>) -> Role {
+fn role(evidence: &Evidence<'_>, kernels: &Kernels<'_>, mover: &Mover<'_>) -> Role {
     let argument = reads_argument(evidence, mover.op);
     let (Some(from), Some(to)) = (mover.from, mover.to) else {
         return kernel_role(evidence, kernels, mover);
@@ -257,8 +287,8 @@ fn role(evidence: &Evidence<'_>, kernels: &[&OpProfile], mover: &Mover<'_>) -> R
     }
 }
 
-fn kernel_role(evidence: &Evidence<'_>, kernels: &[&OpProfile], mover: &Mover<'_>) -> Role {
-    if kernels.is_empty() {
+fn kernel_role(evidence: &Evidence<'_>, kernels: &Kernels<'_>, mover: &Mover<'_>) -> Role {
+    if kernels.ops.is_empty() {
         return Role::Plain;
     }
     in_scope_of(evidence, kernels, mover.op)
@@ -378,9 +408,10 @@ pub(crate) fn in_loop(evidence: &Evidence<'_>, op: &OpProfile) -> bool {
 
 /// The kernel whose wrapping function an operation stands in: `jit(attention)/transpose` beside
 /// `jit(attention)/kernel/pallas_call`.
-fn in_scope_of(evidence: &Evidence<'_>, kernels: &[&OpProfile], op: &OpProfile) -> Option<OpId> {
+fn in_scope_of(evidence: &Evidence<'_>, kernels: &Kernels<'_>, op: &OpProfile) -> Option<OpId> {
     let framework = evidence.session.op(op.id).framework_op.as_str();
     kernels
+        .ops
         .iter()
         .filter(|kernel| kernel.module == op.module)
         .find(|kernel| {
@@ -410,7 +441,7 @@ fn in_scope_of(evidence: &Evidence<'_>, kernels: &[&OpProfile], op: &OpProfile) 
 /// nothing but movers between.
 fn near_kernel(
     evidence: &Evidence<'_>,
-    kernels: &[&OpProfile],
+    kernels: &Kernels<'_>,
     op: &OpProfile,
     forward: bool,
 ) -> Option<OpId> {
@@ -463,7 +494,7 @@ fn near_in_program(
 
 fn near_in_trace(
     evidence: &Evidence<'_>,
-    kernels: &[&OpProfile],
+    kernels: &Kernels<'_>,
     op: &OpProfile,
     forward: bool,
 ) -> Option<OpId> {
@@ -501,11 +532,7 @@ fn near_in_trace(
 
 /// A kernel with an operand that nothing in the trace makes and that is as large as this result,
 /// of the same type and in the same memory.
-fn through_bitcast(
-    evidence: &Evidence<'_>,
-    kernels: &[&OpProfile],
-    op: &OpProfile,
-) -> Option<OpId> {
+fn through_bitcast(evidence: &Evidence<'_>, kernels: &Kernels<'_>, op: &OpProfile) -> Option<OpId> {
     let made = op.result()?;
     let fits = |kernel: &OpProfile| {
         let operands = kernel.instruction.iter().flat_map(|i| &i.operands);
@@ -520,9 +547,15 @@ fn through_bitcast(
                     && array.memory_space() == made.memory_space()
             })
     };
+    let made_at = kernels.first_start(op.id);
     kernels
+        .ops
         .iter()
-        .filter(|kernel| kernel.module == op.module)
-        .find(|kernel| fits(kernel))
+        .filter(|kernel| kernel.module == op.module && fits(kernel))
+        .min_by_key(|kernel| {
+            let start = kernels.first_start(kernel.id);
+            // The next one; those that ran before read something else.
+            (start < made_at, start, kernel.id)
+        })
         .map(|kernel| kernel.id)
 }
