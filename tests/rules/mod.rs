@@ -3,7 +3,10 @@
 mod collectives;
 mod kernels;
 mod matmul;
+mod by_hand;
+mod layout;
 mod memory;
+mod ops;
 
 use advisors::registry::RULES;
 use advisors::{Finding, Report};

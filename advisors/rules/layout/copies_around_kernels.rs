@@ -8,7 +8,8 @@ use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::{buckets, patterns, share_of_step};
 use crate::rules::layout::group::{Group, base_name, groups, time, worthwhile};
-use crate::rules::layout::movers::{Mover, Role, is_attention, movers};
+use crate::rules::layout::kernels::is_attention;
+use crate::rules::layout::movers::{Mover, Role, movers};
 
 /// See the card.
 #[derive(Debug)]

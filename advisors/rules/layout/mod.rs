@@ -8,4 +8,5 @@ pub mod whole_buffer_copy;
 
 pub(crate) mod exhibits;
 pub(crate) mod group;
+pub(crate) mod kernels;
 pub(crate) mod movers;

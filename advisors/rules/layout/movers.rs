@@ -19,6 +19,7 @@ use profiler::session::OpId;
 
 use crate::rule::Context;
 use crate::rules::layout::group::base_name;
+use crate::rules::layout::kernels::Kernels;
 
 /// What a mover is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +57,8 @@ pub(crate) struct Mover<'a> {
 
 /// Smaller results are scalars and tables: moving them costs no more than any instruction.
 const MIN_BYTES: u64 = 4096;
-/// Operations that a search may look at.
-const MAX_SEEN: usize = 64;
-/// Movers that may lie between an operation and the kernel that it serves.
-const MAX_HOPS: usize = 3;
+/// Instructions that a walk back may pass.
+const MAX_WALK: usize = 64;
 
 impl Mover<'_> {
     /// The change in words: `copy bf16[8,64]{1,0} to {0,1}`, one memory space named where it
@@ -101,7 +100,7 @@ fn target(from: &Array, to: &Array) -> String {
 /// All movers of a step, longest first.
 pub(crate) fn movers<'a>(context: &Context<'a>) -> Vec<Mover<'a>> {
     let evidence = context.evidence;
-    let kernels: Vec<&OpProfile> = evidence.ops.iter().filter(|op| is_kernel(op)).collect();
+    let kernels = Kernels::of(evidence);
     evidence
         .ops
         .iter()
@@ -126,36 +125,6 @@ pub(crate) fn movers<'a>(context: &Context<'a>) -> Vec<Mover<'a>> {
             })
         })
         .collect()
-}
-
-/// Whether an operation is a kernel that somebody wrote: a custom call that is not the
-/// compiler's own.
-pub(crate) fn is_kernel(op: &OpProfile) -> bool {
-    op.class == OpClass::CustomCall
-        && op.instruction.as_ref().is_some_and(|instruction| {
-            let target = instruction.attributes.custom_call_target.as_str();
-            target.is_empty() || target == "tpu_custom_call"
-        })
-}
-
-/// Whether a kernel computes attention. Kernels of attention want heads before positions (or
-/// pages), which projections do not make: the transposes between them are inherent.
-pub(crate) fn is_attention(context: &Context<'_>, kernel: &OpProfile) -> bool {
-    let of = context.op(kernel);
-    let name = format!("{} {}", of.name, of.framework_op).to_ascii_lowercase();
-    [
-        "attention",
-        "attn",
-        "splash",
-        "flash",
-        "mha",
-        "mqa",
-        "rpa-",
-        "rpa_",
-        "paged",
-    ]
-    .iter()
-    .any(|word| name.contains(word))
 }
 
 /// The array operands of an operation.
@@ -234,7 +203,7 @@ fn names_a_move(evidence: &Evidence<'_>, op: &OpProfile, fusion: &Instruction) -
         })
 }
 
-fn role(evidence: &Evidence<'_>, kernels: &[&OpProfile], mover: &Mover<'_>) -> Role {
+fn role(evidence: &Evidence<'_>, kernels: &Kernels<'_>, mover: &Mover<'_>) -> Role {
     let argument = reads_argument(evidence, mover.op);
     let (Some(from), Some(to)) = (mover.from, mover.to) else {
         return kernel_role(evidence, kernels, mover);
@@ -257,13 +226,9 @@ fn role(evidence: &Evidence<'_>, kernels: &[&OpProfile], mover: &Mover<'_>) -> R
     }
 }
 
-fn kernel_role(evidence: &Evidence<'_>, kernels: &[&OpProfile], mover: &Mover<'_>) -> Role {
-    if kernels.is_empty() {
-        return Role::Plain;
-    }
-    in_scope_of(evidence, kernels, mover.op)
-        .or_else(|| near_kernel(evidence, kernels, mover.op, true))
-        .or_else(|| near_kernel(evidence, kernels, mover.op, false))
+fn kernel_role(evidence: &Evidence<'_>, kernels: &Kernels<'_>, mover: &Mover<'_>) -> Role {
+    kernels
+        .served_by(evidence, mover.op)
         .map_or(Role::Plain, Role::Kernel)
 }
 
@@ -283,7 +248,7 @@ fn same_layout(from: &Array, to: &Array) -> bool {
 fn reads_argument(evidence: &Evidence<'_>, op: &OpProfile) -> bool {
     if let Some((program, id)) = hlo(evidence, op) {
         let mut at = id;
-        for _ in 0..MAX_SEEN {
+        for _ in 0..MAX_WALK {
             let Some(next) = program.operands(at).next() else {
                 return false;
             };
@@ -327,7 +292,7 @@ fn loop_stack(evidence: &Evidence<'_>, op: &OpProfile, stack: &Array) -> Option<
         }
     };
     let mut at = id;
-    for _ in 0..MAX_SEEN {
+    for _ in 0..MAX_WALK {
         at = program.operands(at).next()?;
         let made = program.get(at)?;
         match made.opcode.as_str() {
@@ -374,155 +339,4 @@ pub(crate) fn in_loop(evidence: &Evidence<'_>, op: &OpProfile) -> bool {
             .iter()
             .any(|(_, role)| *role == CallRole::Body)
     })
-}
-
-/// The kernel whose wrapping function an operation stands in: `jit(attention)/transpose` beside
-/// `jit(attention)/kernel/pallas_call`.
-fn in_scope_of(evidence: &Evidence<'_>, kernels: &[&OpProfile], op: &OpProfile) -> Option<OpId> {
-    let framework = evidence.session.op(op.id).framework_op.as_str();
-    kernels
-        .iter()
-        .filter(|kernel| kernel.module == op.module)
-        .find(|kernel| {
-            let path = evidence
-                .session
-                .op(kernel.id)
-                .framework_op
-                .trim_end_matches(':');
-            // The last two parts are the kernel's name and `pallas_call`.
-            let mut parts = path.rsplitn(3, '/');
-            let scope = parts.nth(2).unwrap_or_default();
-            // The program itself wraps everything, and a loop's body most of it.
-            let wraps = scope.contains('/')
-                && !scope.ends_with("body")
-                && !scope.ends_with("eval_jaxpr")
-                && !scope.ends_with("shard_map")
-                && !scope.ends_with("checkpoint");
-            wraps
-                && framework
-                    .strip_prefix(scope)
-                    .is_some_and(|rest| rest.starts_with('/'))
-        })
-        .map(|kernel| kernel.id)
-}
-
-/// The nearest kernel that reads what an operation makes (`forward`) or makes what it reads, with
-/// nothing but movers between.
-fn near_kernel(
-    evidence: &Evidence<'_>,
-    kernels: &[&OpProfile],
-    op: &OpProfile,
-    forward: bool,
-) -> Option<OpId> {
-    match hlo(evidence, op) {
-        Some((program, id)) => near_in_program(evidence, program, op, id, forward),
-        None => near_in_trace(evidence, kernels, op, forward),
-    }
-}
-
-fn near_in_program(
-    evidence: &Evidence<'_>,
-    program: &Program,
-    op: &OpProfile,
-    id: program::OpId,
-    forward: bool,
-) -> Option<OpId> {
-    let mut seen = vec![id];
-    let mut ring = vec![(id, 0usize)];
-    while let Some((at, hops)) = ring.pop() {
-        let next: Vec<program::OpId> = if forward {
-            program.users(at)
-        } else {
-            program.operands(at).collect()
-        };
-        for near in next {
-            let Some(instruction) = program.get(near) else {
-                continue;
-            };
-            if seen.contains(&near) || seen.len() >= MAX_SEEN {
-                continue;
-            }
-            seen.push(near);
-            let ran = evidence.find_op(op.module, &instruction.name);
-            if let Some(kernel) = ran.filter(|ran| is_kernel(ran)) {
-                return Some(kernel.id);
-            }
-            match instruction.opcode.as_str() {
-                "bitcast" | "get-tuple-element" | "copy-start" | "copy-done" => {
-                    ring.insert(0, (near, hops));
-                }
-                _ if hops < MAX_HOPS && ran.is_some_and(|ran| is_mover(evidence, ran)) => {
-                    ring.insert(0, (near, hops + 1));
-                }
-                _ => {}
-            }
-        }
-    }
-    None
-}
-
-fn near_in_trace(
-    evidence: &Evidence<'_>,
-    kernels: &[&OpProfile],
-    op: &OpProfile,
-    forward: bool,
-) -> Option<OpId> {
-    let mut seen = vec![op.id];
-    let mut ring = vec![op];
-    for _ in 0..=MAX_HOPS {
-        let mut next = Vec::new();
-        for at in ring {
-            let near: Vec<&OpProfile> = if forward {
-                evidence.users_of(at).collect()
-            } else {
-                evidence.producers_of(at).collect()
-            };
-            if let Some(kernel) = near.iter().find(|near| is_kernel(near)) {
-                return Some(kernel.id);
-            }
-            // A trace shows no bitcasts: what nobody reads by name may be read through one.
-            if forward
-                && near.is_empty()
-                && let Some(kernel) = through_bitcast(evidence, kernels, at)
-            {
-                return Some(kernel);
-            }
-            for near in near {
-                if seen.len() < MAX_SEEN && !seen.contains(&near.id) && is_mover(evidence, near) {
-                    seen.push(near.id);
-                    next.push(near);
-                }
-            }
-        }
-        ring = next;
-    }
-    None
-}
-
-/// A kernel with an operand that nothing in the trace makes and that is as large as this result,
-/// of the same type and in the same memory.
-fn through_bitcast(
-    evidence: &Evidence<'_>,
-    kernels: &[&OpProfile],
-    op: &OpProfile,
-) -> Option<OpId> {
-    let made = op.result()?;
-    let fits = |kernel: &OpProfile| {
-        let operands = kernel.instruction.iter().flat_map(|i| &i.operands);
-        operands
-            .filter(|operand| base_name(&operand.name) == "bitcast")
-            .filter(|operand| evidence.find_op(kernel.module, &operand.name).is_none())
-            .filter_map(|operand| operand.shape.as_ref()?.as_array())
-            .any(|array| {
-                array.dtype == made.dtype
-                    && array.elements() == made.elements()
-                    && array.padded_bytes() == made.padded_bytes()
-                    && array.memory_space() == made.memory_space()
-            })
-    };
-    kernels
-        .iter()
-        .filter(|kernel| kernel.module == op.module)
-        .find(|kernel| fits(kernel))
-        .map(|kernel| kernel.id)
 }

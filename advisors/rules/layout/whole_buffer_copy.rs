@@ -1,14 +1,14 @@
 //! Buffers that are copied as they are, and arguments that get another layout in every step.
 
 use knowledge::advice::AdviceKind;
-use profiler::program::shape::Array;
 use profiler::units::{Bytes, percent};
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::{buckets, patterns, share_of_step};
 use crate::rules::layout::group::{Group, groups, time, times, worthwhile};
-use crate::rules::layout::movers::{Mover, Role, is_kernel, movers};
+use crate::rules::layout::kernels::is_kernel;
+use crate::rules::layout::movers::{Mover, Role, movers};
 
 /// See the card.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ fn draft(context: &Context<'_>, group: &Group<(Fault, String), Mover<'_>>) -> Op
             formula: format!("without the copy: all of its time, {:.3} ms", group.sum),
             buckets: buckets(&group.members),
         }),
-        advice: advice(fault, array),
+        advice: advice(fault, first),
         caveats: caveats(fault),
     })
 }
@@ -126,11 +126,12 @@ fn reader(context: &Context<'_>, mover: &Mover<'_>) -> Option<Exhibit> {
     ))
 }
 
-fn advice(fault: Fault, array: &Array) -> Vec<String> {
+fn advice(fault: Fault, copy: &Mover<'_>) -> Vec<String> {
     let mut advice = Vec::new();
-    if let Some(&minor) = array.dims.last()
+    if let Some(from) = copy.from
+        && let Some(&minor) = from.dims.last()
         && fault == Fault::ArgumentRelaid
-        && array.dims.len() > 1
+        && !from.major_to_minor().is_sorted()
         && minor % LANES != 0
     {
         advice.push(format!(

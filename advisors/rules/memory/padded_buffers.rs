@@ -1,7 +1,7 @@
 //! Buffers of which much is padding.
 
 use knowledge::advice::AdviceKind;
-use profiler::evidence::{BoundBy, OpProfile};
+use profiler::evidence::{BoundBy, OpClass, OpProfile};
 use profiler::program::shape::{Array, MemorySpace};
 use profiler::units::{Bytes, percent};
 
@@ -19,6 +19,10 @@ pub struct PaddedBuffers;
 
 /// Padding below this factor is not worth a change of shape.
 const MIN_FACTOR: f64 = 1.1;
+/// Padding of one shape that takes less of the step is left alone: shapes are hard to change.
+const MIN_TIME_SHARE: f64 = 0.02;
+/// An operation slower than this part of HBM's rate waits for something else.
+const MIN_EFFICIENCY: f64 = 0.3;
 /// Padding of one shape that takes this part of the device memory is a finding by itself.
 const MIN_MEMORY_SHARE: f64 = 0.1;
 
@@ -39,17 +43,26 @@ impl Rule for PaddedBuffers {
         let mut drafts = Vec::new();
         if let Some(rate) = HbmRate::of(context) {
             let wasted = context
-                .ops_above(0.0, |op| op.roofline.bound_by == BoundBy::Hbm)
+                .ops_above(0.0, is_bound_by_hbm)
                 .filter_map(|op| Waste::of(context, op, &rate))
                 .map(|waste| (waste.array.to_string(), waste));
             let groups = groups(wasted, |waste| waste.ms);
             drafts.extend(
-                worthwhile(context, groups).filter_map(|group| slow(context, &group, &rate)),
+                worthwhile(context, groups)
+                    .filter(|group| context.share(group.sum) >= MIN_TIME_SHARE)
+                    .filter_map(|group| slow(context, &group, &rate)),
             );
         }
         drafts.extend(large(context));
         drafts
     }
+}
+
+/// Whether less traffic would make an operation faster.
+fn is_bound_by_hbm(op: &OpProfile) -> bool {
+    op.roofline.bound_by == BoundBy::Hbm
+        && op.roofline.efficiency >= MIN_EFFICIENCY
+        && !matches!(op.class, OpClass::AsyncCopy(_) | OpClass::Collective(_))
 }
 
 /// Padding that an operation reads and writes.

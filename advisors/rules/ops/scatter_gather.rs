@@ -3,6 +3,7 @@
 use knowledge::advice::AdviceKind;
 use profiler::evidence::{OpClass, OpProfile};
 use profiler::program::dtype::DType;
+use profiler::program::instruction::FusionKind;
 use profiler::units::{Bytes, Picos, percent, with_digits};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
@@ -39,7 +40,7 @@ impl Rule for ScatterGather {
         let slow = context
             .ops_above(0.0, |op| is_indexing(context, op))
             .filter_map(|op| {
-                let bytes = op.cost.hbm_bytes?;
+                let bytes = hbm_bytes(op);
                 let floor_ms = rate.ms(bytes * op.step_occurrences);
                 (floor_ms < SLOW_BELOW * op.step_self_ms())
                     .then_some((origin(context, op), (op, floor_ms)))
@@ -53,8 +54,16 @@ impl Rule for ScatterGather {
 
 /// Scatters, gathers, and the sorts of indices that XLA puts before a scatter.
 fn is_indexing(context: &Context<'_>, op: &OpProfile) -> bool {
+    // A framework op has helpers (iota, clamps) that carry its name.
+    let indexes = op.instruction.as_ref().is_none_or(|instruction| {
+        matches!(instruction.opcode.as_str(), "scatter" | "gather")
+            || instruction.attributes.fusion_kind == Some(FusionKind::Custom)
+            || ["scatter", "gather"]
+                .iter()
+                .any(|word| instruction.name.contains(word))
+    });
     match op.class {
-        OpClass::Scatter | OpClass::Gather => true,
+        OpClass::Scatter | OpClass::Gather => indexes,
         OpClass::Sort => is_scatters_sort(context, op),
         _ => false,
     }
@@ -74,7 +83,7 @@ fn draft(context: &Context<'_>, group: &Group<String, (&OpProfile, f64)>, rate: 
     let scatters = group
         .members
         .iter()
-        .any(|(op, _)| op.class == OpClass::Scatter);
+        .any(|(op, _)| op.class != OpClass::Gather);
     let what = if scatters { "scatter" } else { "gather" };
     let mut evidence = vec![share_of_step(context, "time indexing", group.sum)];
     for (op, _) in group.members.iter().take(3) {
@@ -135,8 +144,27 @@ fn advice(scatters: bool, wide_index: bool) -> Vec<String> {
     advice
 }
 
+/// Bytes of one execution in HBM; none where all of it stays in VMEM.
+fn hbm_bytes(op: &OpProfile) -> f64 {
+    op.cost
+        .hbm_bytes
+        .filter(|bytes| *bytes > 0.0)
+        .unwrap_or(0.0)
+}
+
 fn exhibit(context: &Context<'_>, op: &OpProfile) -> Exhibit {
-    let bytes = op.cost.hbm_bytes.unwrap_or(0.0);
+    if op.class == OpClass::Sort {
+        return Exhibit::text(
+            context.op(op).name.clone(),
+            format!(
+                "{}, {} each: sorts the indices before the scatter",
+                times(op.step_occurrences),
+                Picos(op.mean_ps() as u64),
+            ),
+            "indices_are_sorted=True leaves it out, where it is true",
+        );
+    }
+    let bytes = hbm_bytes(op);
     let result = op
         .result()
         .map(|a| format!(", makes {a}"))
@@ -148,7 +176,7 @@ fn exhibit(context: &Context<'_>, op: &OpProfile) -> Exhibit {
             times(op.step_occurrences),
             Picos(op.mean_ps() as u64),
             Bytes(bytes as u64),
-            with_digits(op.hbm_gb_per_s().unwrap_or(0.0), "GB/s"),
+            with_digits(bytes * 1e3 / op.mean_ps().max(1.0), "GB/s"),
         ),
         context.op(op).framework_op.trim_end_matches(':').to_owned(),
     )

@@ -47,6 +47,16 @@ fn is_sort(op: &OpProfile) -> bool {
     op.class == OpClass::Sort || is_topk(op)
 }
 
+/// Whether the values decide and not their order: top-k, and what samplers do.
+fn selects(context: &Context<'_>, op: &OpProfile) -> bool {
+    let of = context.op(op);
+    let place = format!("{} {}", of.framework_op, of.source).to_ascii_lowercase();
+    is_topk(op)
+        || ["top_k", "topk", "top_p", "topp", "sampl", "nucleus"]
+            .iter()
+            .any(|word| place.contains(word))
+}
+
 /// XLA's own custom call for `lax.top_k`, which sorts.
 fn is_topk(op: &OpProfile) -> bool {
     op.instruction
@@ -74,6 +84,26 @@ fn draft(context: &Context<'_>, group: &Group<String, &OpProfile>) -> Draft {
         ));
     }
     let saved = |speedup: f64| group.sum * (1.0 - 1.0 / speedup);
+    let selects = group.members.iter().all(|op| selects(context, op));
+    let claim = selects.then(|| Claim {
+        expected_ms: saved(LEAST_SPEEDUP),
+        low_ms: 0.0,
+        high_ms: saved(BEST_SPEEDUP),
+        upper_bound_ms: group.sum,
+        basis: Basis::LookedUp,
+        formula: format!(
+            "{:.3} ms x (1 - 1/{LEAST_SPEEDUP}); top-k without a sort was {LEAST_SPEEDUP} to {BEST_SPEEDUP} times as fast on TPU7x and v6e",
+            group.sum
+        ),
+        buckets: group.members.iter().map(|op| Bucket::Op(op.id)).collect(),
+    });
+    let mut caveats = vec![
+        "where the order of all elements is needed (argsort to group tokens by expert) only a cheaper key helps: fewer bits, or a histogram and prefix sums".to_owned(),
+    ];
+    if !selects {
+        caveats
+            .push("no saving is estimated: nothing shows that the order is not needed".to_owned());
+    }
     Draft {
         title: format!(
             "{what} at {}: {} of each {} step ({})",
@@ -85,25 +115,12 @@ fn draft(context: &Context<'_>, group: &Group<String, &OpProfile>) -> Draft {
         kind: AdviceKind::OpSubstitution,
         ops: group.members.iter().map(|op| op.id).collect(),
         evidence,
-        claim: Some(Claim {
-            expected_ms: saved(LEAST_SPEEDUP),
-            low_ms: 0.0,
-            high_ms: saved(BEST_SPEEDUP),
-            upper_bound_ms: group.sum,
-            basis: Basis::LookedUp,
-            formula: format!(
-                "{:.3} ms x (1 - 1/{LEAST_SPEEDUP}); top-k without a sort was {LEAST_SPEEDUP} to {BEST_SPEEDUP} times as fast on TPU7x and v6e",
-                group.sum
-            ),
-            buckets: group.members.iter().map(|op| Bucket::Op(op.id)).collect(),
-        }),
+        claim,
         advice: vec![
             "sampling (top-k, top-p): find the threshold by bisection over the logits and mask, no order is needed".to_owned(),
             "routing (small k): k rounds of argmax and mask, or a Pallas top-k; lax.approx_max_k where recall below 1 is allowed".to_owned(),
             "keep k a constant of the program: a k that varies recompiles".to_owned(),
         ],
-        caveats: vec![
-            "where the order of all elements is needed (argsort to group tokens by expert) only a cheaper key helps: fewer bits, or a histogram and prefix sums".to_owned(),
-        ],
+        caveats,
     }
 }

@@ -60,13 +60,16 @@ impl Rule for TinyOpsLoop {
     }
 }
 
+/// Executions and self time in picoseconds of each operation in a loop.
+type Inside = BTreeMap<OpId, (u64, u64)>;
+
 /// A loop with what runs directly in it, on one core over the whole capture.
 #[derive(Debug)]
 struct Loop<'a> {
     op: &'a OpProfile,
     executions: f64,
     /// Executions and self time of each operation inside.
-    inside: BTreeMap<OpId, (u64, u64)>,
+    inside: Inside,
     /// Self time a step of what is inside, in milliseconds.
     ms: f64,
 }
@@ -123,7 +126,7 @@ fn loops<'a>(context: &Context<'a>) -> Vec<Loop<'a>> {
     order.sort_by_key(|&i| (start(i), std::cmp::Reverse(length(i))));
     // Loops that are open, innermost last, each with its end.
     let mut open: Vec<(u64, OpId)> = Vec::new();
-    let mut found: BTreeMap<OpId, (u64, BTreeMap<OpId, (u64, u64)>)> = BTreeMap::new();
+    let mut found: BTreeMap<OpId, (u64, Inside)> = BTreeMap::new();
     for i in order {
         let Some(&id) = device.ops.id.get(i) else {
             continue;
