@@ -221,9 +221,10 @@ impl Diff {
     }
 }
 
-/// The largest change first, whichever its sign.
+/// The largest change first, whichever its sign; of equal changes the longest time.
 fn largest_first(a: &Change, b: &Change) -> std::cmp::Ordering {
-    b.delta_ms.abs().total_cmp(&a.delta_ms.abs())
+    let by_delta = b.delta_ms.abs().total_cmp(&a.delta_ms.abs());
+    by_delta.then_with(|| b.before_ms.total_cmp(&a.before_ms))
 }
 
 /// A step's window taken apart, in ms.

@@ -88,8 +88,13 @@ impl Matched {
         match self {
             Self::Same => Some([module, stem, shape, framework_op, source]),
             Self::SourceMoved => Some([module, stem, shape, framework_op, ""]),
-            Self::ShapeChanged => (known(framework_op) || known(source))
-                .then_some([module, stem, framework_op, source, ""]),
+            Self::ShapeChanged => (known(framework_op) || known(source)).then_some([
+                module,
+                stem,
+                framework_op,
+                source,
+                "",
+            ]),
             Self::ShapeAndSource => {
                 known(framework_op).then_some([module, stem, framework_op, "", ""])
             }

@@ -106,7 +106,9 @@ fn words(verdict: Verdict, chance: Option<f64>, before: usize, after: usize) -> 
             "smaller than the spread of single steps, but a shift over all of them (rank test: {odds})"
         ),
         Verdict::WithinSpread => {
-            format!("not told apart: within the spread of the steps of each run (rank test: {odds})")
+            format!(
+                "not told apart: within the spread of the steps of each run (rank test: {odds})"
+            )
         }
         Verdict::TooFewSteps => format!(
             "too few whole steps to tell from chance: {before} and {after}, where {MIN_STEPS} of each are needed"
@@ -228,7 +230,11 @@ mod tests {
         let after: Vec<u64> = before.iter().map(|time| time + 30).collect();
         let comparison = Comparison::of(ms(&before), ms(&after));
         assert_eq!(comparison.verdict, Verdict::Shifted);
-        assert!(comparison.words.contains("p < 0.0001"), "{}", comparison.words);
+        assert!(
+            comparison.words.contains("p < 0.0001"),
+            "{}",
+            comparison.words
+        );
     }
 
     #[test]

@@ -122,8 +122,14 @@ fn renumbered_operations_are_matched_in_the_order_in_which_they_ran() {
     assert_eq!(diff.ops.len(), 2);
     let first = &diff.ops[0];
     assert_eq!(first.matched, Matched::Same);
-    assert_eq!(first.before.as_ref().map(|s| s.name.as_str()), Some("copy.7"));
-    assert_eq!(first.after.as_ref().map(|s| s.name.as_str()), Some("copy.11"));
+    assert_eq!(
+        first.before.as_ref().map(|s| s.name.as_str()),
+        Some("copy.7")
+    );
+    assert_eq!(
+        first.after.as_ref().map(|s| s.name.as_str()),
+        Some("copy.11")
+    );
     assert!((first.time.delta_ms - 0.05).abs() < 1e-12);
     assert_eq!(diff.step.verdict, Verdict::Apart);
     assert_adds_up(&diff);
@@ -131,7 +137,11 @@ fn renumbered_operations_are_matched_in_the_order_in_which_they_ran() {
 
 #[test]
 fn of_equal_operations_the_one_that_is_gone_is_the_one_that_fits_least() {
-    let before = run(&[op("copy.1", 10), op("copy.2", 500), op("copy.3", 20)], 6, 0);
+    let before = run(
+        &[op("copy.1", 10), op("copy.2", 500), op("copy.3", 20)],
+        6,
+        0,
+    );
     let after = run(&[op("copy.5", 11), op("copy.6", 20)], 6, 0);
     let diff = diff(&before, &after);
     let gone = of_name(&diff, "copy.2");
@@ -212,7 +222,10 @@ fn idle_time_is_a_row_of_its_own() {
     let diff = diff(&run(&ops, 6, 5), &run(&ops, 6, 25));
     let idle = &diff.rest[0];
     assert_eq!(idle.name, "idle between programs");
-    assert!((idle.time.delta_ms - 0.02 * 5.0 / 6.0).abs() < 1e-9 || (idle.time.delta_ms - 0.02).abs() < 1e-9);
+    assert!(
+        (idle.time.delta_ms - 0.02 * 5.0 / 6.0).abs() < 1e-9
+            || (idle.time.delta_ms - 0.02).abs() < 1e-9
+    );
     assert!(diff.rest[2].time.delta_ms.abs() < 1e-9);
     let period = diff.period.as_ref().expect("periods");
     assert_eq!(period.verdict, Verdict::Apart);
@@ -230,12 +243,13 @@ fn layers_of_a_model_share_a_scope() {
 }
 
 fn any_run() -> impl Strategy<Value = Session> {
-    let made = (0usize..4, 0usize..3, 0usize..3, 1u64..60).prop_map(|(name, shape, scope, us)| Made {
-        name: ["fusion", "copy", "dot", "reduce"][name].to_owned(),
-        shape: ["f32[8]{0}", "f32[16]{0}", ""][shape],
-        framework_op: ["jit(step)/a/add:", "jit(step)/b/mul:", ""][scope],
-        ..op("", us)
-    });
+    let made =
+        (0usize..4, 0usize..3, 0usize..3, 1u64..60).prop_map(|(name, shape, scope, us)| Made {
+            name: ["fusion", "copy", "dot", "reduce"][name].to_owned(),
+            shape: ["f32[8]{0}", "f32[16]{0}", ""][shape],
+            framework_op: ["jit(step)/a/add:", "jit(step)/b/mul:", ""][scope],
+            ..op("", us)
+        });
     (prop::collection::vec(made, 1..12), 1u64..8, 0u64..20).prop_map(|(mut ops, steps, idle)| {
         for (number, made) in ops.iter_mut().enumerate() {
             made.name = format!("{}.{number}", made.name);
