@@ -202,15 +202,29 @@ fn read_content(path: &Path) -> Result<Content, LoadError> {
 }
 
 fn load_file(path: &Path, builder: &mut SessionBuilder) -> Result<(), LoadError> {
+    let content = read_content(path)?;
+    read_bytes(path, &content, builder)
+}
+
+/// Reads one file's bytes, inflating them if need be, into the builder. `path` is for messages
+/// and names the host where the file does not.
+///
+/// # Errors
+/// When the bytes cannot be used at all; partial damage is a note.
+pub fn read_bytes(
+    path: &Path,
+    stored: &[u8],
+    builder: &mut SessionBuilder,
+) -> Result<(), LoadError> {
     let shown = path.display().to_string();
-    let stored = read_content(path)?;
-    let stored_bytes = stored.len() as u64;
-    let content = if stored.starts_with(&[0x1f, 0x8b]) {
-        inflate(&stored, &shown, builder)?
+    let inflated;
+    let content: &[u8] = if stored.starts_with(&[0x1f, 0x8b]) {
+        inflated = inflate(stored, &shown, builder)?;
+        &inflated
     } else {
         stored
     };
-    let format = sniff(&content, &shown)?;
+    let format = sniff(content, &shown)?;
     let broken = |error: String| LoadError::Broken {
         path: shown.clone(),
         format: format.name(),
@@ -218,17 +232,17 @@ fn load_file(path: &Path, builder: &mut SessionBuilder) -> Result<(), LoadError>
     };
     match format {
         Format::XSpace => {
-            xplane::read(&content, &host_hint(path), builder).map_err(|e| broken(e.to_string()))?;
+            xplane::read(content, &host_hint(path), builder).map_err(|e| broken(e.to_string()))?;
         }
         Format::TraceJson | Format::Kineto => {
-            trace_json::read(&content, &host_hint(path), builder)
+            trace_json::read(content, &host_hint(path), builder)
                 .map_err(|e| broken(e.to_string()))?;
         }
         Format::HloText | Format::HloProto => {
             let (program, notes) = if format == Format::HloText {
-                program::parse_module(&String::from_utf8_lossy(&content))
+                program::parse_module(&String::from_utf8_lossy(content))
             } else {
-                program::read_hlo_proto(&content)
+                program::read_hlo_proto(content)
             };
             builder.notes().merge(notes);
             builder.add_program(SessionProgram {
@@ -237,6 +251,7 @@ fn load_file(path: &Path, builder: &mut SessionBuilder) -> Result<(), LoadError>
             });
         }
     }
+    let stored_bytes = stored.len() as u64;
     builder.add_input(Input {
         path: path.to_owned(),
         format,
@@ -245,7 +260,7 @@ fn load_file(path: &Path, builder: &mut SessionBuilder) -> Result<(), LoadError>
     Ok(())
 }
 
-fn inflate(stored: &[u8], path: &str, builder: &mut SessionBuilder) -> Result<Content, LoadError> {
+fn inflate(stored: &[u8], path: &str, builder: &mut SessionBuilder) -> Result<Vec<u8>, LoadError> {
     let size = stored.len() as u64;
     let limit =
         (size.saturating_mul(MAX_GZIP_RATIO)).clamp(ALWAYS_INFLATE_BYTES, MAX_INFLATED_BYTES);
@@ -275,7 +290,7 @@ fn inflate(stored: &[u8], path: &str, builder: &mut SessionBuilder) -> Result<Co
             ),
         );
     }
-    Ok(Content::Owned(bytes))
+    Ok(bytes)
 }
 
 /// Tells the format from the content.
@@ -301,7 +316,7 @@ pub fn sniff(bytes: &[u8], path: &str) -> Result<Format, LoadError> {
         return Ok(Format::HloText);
     }
     let replaced = count_replacements(bytes);
-    if replaced > 16 && replaced > bytes.len() / 2000 {
+    if replaced > 16 && replaced > bytes.len().min(1 << 20) / 2000 {
         return Err(LoadError::Mangled {
             path: path(),
             replaced,
@@ -316,7 +331,10 @@ pub fn sniff(bytes: &[u8], path: &str) -> Result<Format, LoadError> {
     }
 }
 
+/// Of the first bytes: a lossy conversion spares no part of a binary file.
 fn count_replacements(bytes: &[u8]) -> usize {
+    const LOOK_AT_BYTES: usize = 1 << 20;
+    let bytes = &bytes[..bytes.len().min(LOOK_AT_BYTES)];
     let mut count = 0;
     let mut at = 0;
     while let Some(window) = bytes.get(at..at + 3) {

@@ -111,7 +111,11 @@ impl<'a> Message<'a> {
         self.at
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "every field of millions of events starts with one"
+    )]
     fn varint(&mut self) -> Option<u64> {
         // Nearly all varints of a profile take one or two bytes.
         let first = *self.bytes.get(self.at)?;

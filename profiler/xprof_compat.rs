@@ -127,7 +127,7 @@ impl XprofFigures {
         let mut sums = vec![Sum::default(); session.ops.len()];
         let mut total = 0u64;
         for (_, device) in session.analysed_cores() {
-            if let Some((start, end)) = device.device_extent_ps {
+            if let Some((start, end)) = extent(session, device) {
                 total = total.saturating_add(end.saturating_sub(start));
             }
             add_device(device, &mut sums);
@@ -197,6 +197,24 @@ impl Traffic {
             [self.all, 0.0, 0.0, 0.0, 0.0]
         }
     }
+}
+
+/// What XProf takes a device's time from: operations and steps on the device's clock, and its own
+/// line "Framework Ops", which it derives from operations with a framework op on the trace's
+/// clock. The distance of the two clocks gets into the total.
+fn extent(session: &Session, device: &Device) -> Option<(u64, u64)> {
+    let (mut start, mut end) = device.device_extent_ps?;
+    for (begin, duration, op) in device.ops.iter() {
+        let named = session
+            .ops
+            .get(op as usize)
+            .is_some_and(|op| !op.framework_op.is_empty());
+        if named {
+            start = start.min(begin);
+            end = end.max(begin.saturating_add(duration));
+        }
+    }
+    Some((start, end))
 }
 
 fn add_device(device: &Device, sums: &mut [Sum]) {

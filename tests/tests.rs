@@ -1,5 +1,8 @@
 //! The suite: behaviour through public interfaces.
 
+mod layering;
 mod real_profiles;
+mod robustness;
 mod rules;
 mod support;
+mod xprof_agreement;

@@ -31,5 +31,9 @@ pub(crate) fn report(hosts: &[TpuProfile]) -> Report {
 
 /// The findings of one rule.
 pub(crate) fn findings<'r>(report: &'r Report, rule: &str) -> Vec<&'r Finding> {
-    report.findings.iter().filter(|finding| finding.rule == rule).collect()
+    report
+        .findings
+        .iter()
+        .filter(|finding| finding.rule == rule)
+        .collect()
 }

@@ -22,8 +22,14 @@ pub fn cost(module: &Module, computation: &Computation, instruction: &Instructio
     let opcode = instruction.opcode.as_str();
     if opcode.ends_with("-start") {
         // A start books the bytes without saying which memory they touch.
-        let bytes = operand_arrays(computation, instruction).iter().map(Array::bytes).sum();
-        return Cost { bytes, ..Cost::default() };
+        let bytes = operand_arrays(computation, instruction)
+            .iter()
+            .map(Array::bytes)
+            .sum();
+        return Cost {
+            bytes,
+            ..Cost::default()
+        };
     }
     if matches!(opcode, "while" | "conditional" | "call") {
         return Cost::default();
@@ -34,7 +40,9 @@ pub fn cost(module: &Module, computation: &Computation, instruction: &Instructio
         // Only what it writes: the real captures book a done that way.
     } else {
         for (index, operand) in instruction.operands.iter().enumerate() {
-            let Some(producer) = computation.get(operand) else { continue };
+            let Some(producer) = computation.get(operand) else {
+                continue;
+            };
             let whole = arrays(&producer.shape);
             let touched = touched(module, instruction, index);
             for array in &whole {
@@ -48,7 +56,11 @@ pub fn cost(module: &Module, computation: &Computation, instruction: &Instructio
         let bytes = updated.unwrap_or(u64::MAX).min(array.bytes());
         accesses.push((WRITE, array.space.into(), bytes));
     }
-    let mut cost = Cost { flops, bytes: accesses.iter().map(|a| a.2).sum(), breakdown: Vec::new() };
+    let mut cost = Cost {
+        flops,
+        bytes: accesses.iter().map(|a| a.2).sum(),
+        breakdown: Vec::new(),
+    };
     for (space, memory_space) in [(0, 1), (1, 3)] {
         for operation_type in [READ, WRITE] {
             let bytes_accessed = accesses
@@ -57,7 +69,11 @@ pub fn cost(module: &Module, computation: &Computation, instruction: &Instructio
                 .map(|a| a.2)
                 .sum();
             if bytes_accessed > 0 {
-                cost.breakdown.push(MemoryAccess { operation_type, memory_space, bytes_accessed });
+                cost.breakdown.push(MemoryAccess {
+                    operation_type,
+                    memory_space,
+                    bytes_accessed,
+                });
             }
         }
     }
@@ -99,7 +115,10 @@ pub fn category(module: &Module, instruction: &Instruction) -> String {
 }
 
 fn operand_arrays(computation: &Computation, instruction: &Instruction) -> Vec<Array> {
-    let producers = instruction.operands.iter().filter_map(|o| computation.get(o));
+    let producers = instruction
+        .operands
+        .iter()
+        .filter_map(|o| computation.get(o));
     producers.flat_map(|p| arrays(&p.shape)).collect()
 }
 
@@ -107,7 +126,8 @@ fn contains(module: &Module, computation: &str, opcode: &str) -> bool {
     module.computations.get(computation).is_some_and(|c| {
         c.instructions.iter().any(|i| {
             i.opcode == opcode
-                || i.callee("calls").is_some_and(|inner| contains(module, inner, opcode))
+                || i.callee("calls")
+                    .is_some_and(|inner| contains(module, inner, opcode))
         })
     })
 }
@@ -132,7 +152,13 @@ fn touched(module: &Module, instruction: &Instruction, index: usize) -> Option<u
 fn touched_by_users(module: &Module, body: &Computation, name: &str) -> Option<u64> {
     let mut total = 0;
     for user in &body.instructions {
-        for index in user.operands.iter().enumerate().filter(|(_, o)| *o == name).map(|(i, _)| i) {
+        for index in user
+            .operands
+            .iter()
+            .enumerate()
+            .filter(|(_, o)| *o == name)
+            .map(|(i, _)| i)
+        {
             total += match user.opcode.as_str() {
                 "bitcast" | "get-tuple-element" => touched_by_users(module, body, &user.name)?,
                 _ => touched(module, user, index)?,
@@ -172,14 +198,24 @@ fn sum(shape: &str) -> Option<u64> {
 }
 
 fn flops(module: &Module, computation: &Computation, instruction: &Instruction) -> u64 {
-    let elements = || arrays(&instruction.shape).iter().map(Array::elements).sum::<u64>();
+    let elements = || {
+        arrays(&instruction.shape)
+            .iter()
+            .map(Array::elements)
+            .sum::<u64>()
+    };
     match instruction.opcode.as_str() {
         "fusion" => {
-            let Some(body) = instruction.callee("calls").and_then(|c| module.computations.get(c))
+            let Some(body) = instruction
+                .callee("calls")
+                .and_then(|c| module.computations.get(c))
             else {
                 return 0;
             };
-            body.instructions.iter().map(|i| flops(module, body, i)).sum()
+            body.instructions
+                .iter()
+                .map(|i| flops(module, body, i))
+                .sum()
         }
         "convolution" => convolution_flops(computation, instruction).unwrap_or(0),
         "add" | "subtract" | "multiply" | "divide" | "maximum" | "minimum" | "compare"
@@ -202,9 +238,7 @@ fn flops(module: &Module, computation: &Computation, instruction: &Instruction) 
 /// Twice the multiplications of a convolution, counting only the positions where
 /// the window meets data: batched matmuls are convolutions whose batch is spatial.
 fn convolution_flops(computation: &Computation, instruction: &Instruction) -> Option<u64> {
-    let array = |name: Option<&String>| {
-        arrays(&computation.get(name?)?.shape).into_iter().next()
-    };
+    let array = |name: Option<&String>| arrays(&computation.get(name?)?.shape).into_iter().next();
     let lhs = array(instruction.operands.first())?;
     let rhs = array(instruction.operands.get(1))?;
     let out = arrays(&instruction.shape).into_iter().next()?;
@@ -220,7 +254,10 @@ fn convolution_flops(computation: &Computation, instruction: &Instruction) -> Op
     for d in 0..spatial {
         let label = char::from_digit(u32::try_from(d).ok()?, 10)?;
         let window = Window::of(&instruction.attributes, d);
-        valid *= window.valid(size(lhs_labels, &lhs, label)?, size(out_labels, &out, label)?);
+        valid *= window.valid(
+            size(lhs_labels, &lhs, label)?,
+            size(out_labels, &out, label)?,
+        );
     }
     let batch = size(out_labels, &out, 'b')?;
     let features = size(out_labels, &out, 'f')?;
@@ -244,13 +281,19 @@ impl Window {
             .unwrap_or("");
         let field = |key: &str| {
             let value = window.split(' ').find_map(|part| part.strip_prefix(key));
-            value.and_then(|v| v.split('x').nth(dimension)).unwrap_or("")
+            value
+                .and_then(|v| v.split('x').nth(dimension))
+                .unwrap_or("")
         };
         let number = |key: &str, default: i64| field(key).parse().unwrap_or(default);
         Self {
             size: number("size=", 1),
             stride: number("stride=", 1),
-            pad_low: field("pad=").split('_').next().and_then(|p| p.parse().ok()).unwrap_or(0),
+            pad_low: field("pad=")
+                .split('_')
+                .next()
+                .and_then(|p| p.parse().ok())
+                .unwrap_or(0),
             lhs_dilate: number("lhs_dilate=", 1),
             rhs_dilate: number("rhs_dilate=", 1),
         }
@@ -258,7 +301,10 @@ impl Window {
 
     /// Pairs of output and window positions that meet an element of the input.
     fn valid(&self, input: u64, output: u64) -> u64 {
-        let (input, output) = (i64::try_from(input).unwrap_or(0), i64::try_from(output).unwrap_or(0));
+        let (input, output) = (
+            i64::try_from(input).unwrap_or(0),
+            i64::try_from(output).unwrap_or(0),
+        );
         let mut count = 0;
         for o in 0..output {
             for w in 0..self.size {
@@ -270,4 +316,25 @@ impl Window {
         }
         count
     }
+}
+
+#[test]
+fn matmul_flops_are_those_of_their_shapes() {
+    let module = Module::fixture("block_infer_v6e");
+    let flops_of = |scope: &str, scale: f64| -> Vec<u64> {
+        let entry = module.entry();
+        let mut all: Vec<u64> = entry
+            .instructions
+            .iter()
+            .filter(|i| i.op_name.as_ref().is_some_and(|n| n.ends_with(scope)))
+            .map(|i| (flops(&module, entry, i) as f64 / scale) as u64)
+            .collect();
+        all.sort_unstable();
+        all
+    };
+    // x @ gate_up and h @ down: 4096 x 2048 x 11264 and 4096 x 5632 x 2048, with a
+    // little elementwise work fused to them.
+    assert_eq!(flops_of("/mlp/dot_general", 1e9), [94, 188]);
+    // Scores: 4 x 16 x 1024 x 1024 x 128, batch as spatial dimensions.
+    assert_eq!(flops_of("bqhd,bkhd->bhqk/dot_general", 1e9), [17]);
 }

@@ -48,7 +48,9 @@ struct Frame {
 impl Module {
     /// The module of `fixtures/hlo/NAME.after_optimizations.txt`.
     pub fn fixture(name: &str) -> Self {
-        Self::parse(&super::fixture_text(&format!("hlo/{name}.after_optimizations.txt")))
+        Self::parse(&super::fixture_text(&format!(
+            "hlo/{name}.after_optimizations.txt"
+        )))
     }
 
     /// Reads the text of a module.
@@ -67,9 +69,12 @@ impl Module {
         let mut current: Option<(String, Vec<Instruction>)> = None;
         let mut symbol = 0;
         for line in text.lines() {
-            if line == "}" {
+            // A computation may end `}, execution_thread="sparsecore"`.
+            if line.starts_with('}') {
                 if let Some((name, instructions)) = current.take() {
-                    module.computations.insert(name, Computation { instructions });
+                    module
+                        .computations
+                        .insert(name, Computation { instructions });
                 }
             } else if let Some((_, instructions)) = &mut current {
                 symbol += 1;
@@ -79,7 +84,11 @@ impl Module {
                     Some(rest) => (true, rest),
                     None => (false, line),
                 };
-                let name = header.trim_start_matches('%').split([' ', '(']).next().unwrap_or("");
+                let name = header
+                    .trim_start_matches('%')
+                    .split([' ', '('])
+                    .next()
+                    .unwrap_or("");
                 if is_entry {
                     module.entry = name.to_owned();
                 }
@@ -96,7 +105,9 @@ impl Module {
 
     /// A computation that must be there.
     pub fn computation(&self, name: &str) -> &Computation {
-        self.computations.get(name).unwrap_or_else(|| panic!("no computation {name:?}"))
+        self.computations
+            .get(name)
+            .unwrap_or_else(|| panic!("no computation {name:?}"))
     }
 
     /// The computations whose instructions run as operations of their own: the
@@ -117,7 +128,10 @@ impl Module {
                 }
             }
         }
-        names.into_iter().map(|name| self.computation(name)).collect()
+        names
+            .into_iter()
+            .map(|name| self.computation(name))
+            .collect()
     }
 
     /// An instruction that must be there, wherever it is scheduled.
@@ -161,13 +175,21 @@ impl Instruction {
         let (shape, rest) = (&rest[..end], &rest[end + 1..]);
         let (opcode, rest) = rest.split_once('(')?;
         let close = end_at(rest, 1, |c| c == ')')?;
-        let operands = split(&rest[..close]).into_iter().map(clean_operand).collect();
+        let operands = split(&rest[..close])
+            .into_iter()
+            .map(clean_operand)
+            .collect();
         let tail = &rest[close + 1..];
-        let cut = [", metadata={", ", backend_config=", ", frontend_attributes={", ", sharding={"]
-            .iter()
-            .filter_map(|mark| tail.find(mark))
-            .min()
-            .unwrap_or(tail.len());
+        let cut = [
+            ", metadata={",
+            ", backend_config=",
+            ", frontend_attributes={",
+            ", sharding={",
+        ]
+        .iter()
+        .filter_map(|mark| tail.find(mark))
+        .min()
+        .unwrap_or(tail.len());
         Some(Self {
             name: name.to_owned(),
             shape: shape.to_owned(),
@@ -175,9 +197,8 @@ impl Instruction {
             operands,
             attributes: tail[..cut].to_owned(),
             op_name: between(tail, "op_name=\"", "\"").map(str::to_owned),
-            stack_frame: between(tail, "stack_frame_id=", "}").and_then(|s| {
-                s.split(' ').next().and_then(|s| s.parse().ok())
-            }),
+            stack_frame: between(tail, "stack_frame_id=", "}")
+                .and_then(|s| s.split(' ').next().and_then(|s| s.parse().ok())),
             backend_config: tail
                 .split_once(", backend_config=")
                 .map_or(String::new(), |(_, b)| b.to_owned()),
@@ -199,9 +220,13 @@ impl Instruction {
                 false
             }
             // Names for memory, not work.
-            "custom-call" => !["ConcatBitcast", "AllocateBuffer", "AssumeGatherIndicesInBound"]
-                .iter()
-                .any(|target| self.attributes.contains(&format!("\"{target}\""))),
+            "custom-call" => ![
+                "ConcatBitcast",
+                "AllocateBuffer",
+                "AssumeGatherIndicesInBound",
+            ]
+            .iter()
+            .any(|target| self.attributes.contains(&format!("\"{target}\""))),
             _ => true,
         }
     }
@@ -254,14 +279,20 @@ fn frames(text: &str) -> BTreeMap<u64, Frame> {
     let mut locations: BTreeMap<u64, (String, u64)> = BTreeMap::new();
     let mut frames = BTreeMap::new();
     let number = |line: &str, key: &str| -> Option<u64> {
-        between(line, key, " ").or_else(|| between(line, key, "}"))?.trim_end_matches('}').parse().ok()
+        between(line, key, " ")
+            .or_else(|| between(line, key, "}"))?
+            .trim_end_matches('}')
+            .parse()
+            .ok()
     };
     for line in text.lines() {
         match line {
             "FileNames" | "FunctionNames" | "FileLocations" | "StackFrames" => section = line,
             _ if line.starts_with('%') || line.starts_with("ENTRY") => break,
             _ => {
-                let Some((id, rest)) = line.split_once(' ') else { continue };
+                let Some((id, rest)) = line.split_once(' ') else {
+                    continue;
+                };
                 let Ok(id) = id.parse::<u64>() else { continue };
                 match section {
                     "FileNames" => {
@@ -275,7 +306,8 @@ fn frames(text: &str) -> BTreeMap<u64, Frame> {
                         }
                     }
                     "StackFrames" => {
-                        let at = number(rest, "file_location_id=").and_then(|id| locations.get(&id));
+                        let at =
+                            number(rest, "file_location_id=").and_then(|id| locations.get(&id));
                         if let (Some((location, column)), Some(parent)) =
                             (at, number(rest, "parent_frame_id="))
                         {
@@ -283,7 +315,14 @@ fn frames(text: &str) -> BTreeMap<u64, Frame> {
                             // parent, becomes 1); the proto of the same module shows it.
                             let parent = parent.saturating_sub(1);
                             let location = location.clone();
-                            frames.insert(id, Frame { location, column: *column, parent });
+                            frames.insert(
+                                id,
+                                Frame {
+                                    location,
+                                    column: *column,
+                                    parent,
+                                },
+                            );
                         }
                     }
                     _ => {}
@@ -292,4 +331,62 @@ fn frames(text: &str) -> BTreeMap<u64, Frame> {
         }
     }
     frames
+}
+
+#[test]
+fn text_and_proto_of_a_module_agree() {
+    use prost::Message;
+
+    for name in ["block_infer_v6e", "mlp_fsdp_v6e", "train_sample_v6e"] {
+        let text = Module::fixture(name);
+        let bytes = super::fixture_bytes(&format!("hlo/{name}.hlo_proto.pb"));
+        let proto = super::proto::HloProto::decode(bytes.as_slice()).expect("an HloProto");
+        let module = proto.hlo_module.expect("a module");
+        assert_eq!(text.name, module.name);
+        assert_eq!(text.entry, module.entry_computation_name);
+        // The text prints an asynchronous operation as `slice-start` where the proto
+        // has an `async-start` that calls a computation with the slice.
+        let computations = module
+            .computations
+            .iter()
+            .filter(|c| !c.name.starts_with("async_computation"));
+        assert_eq!(
+            text.computations.len(),
+            computations.clone().count(),
+            "{name}"
+        );
+        for computation in computations {
+            let names: BTreeMap<i64, &str> = computation
+                .instructions
+                .iter()
+                .map(|i| (i.id, i.name.as_str()))
+                .collect();
+            let read = text.computation(&computation.name);
+            assert_eq!(read.instructions.len(), names.len(), "{}", computation.name);
+            for expected in &computation.instructions {
+                let got = read.get(&expected.name).expect("every instruction is read");
+                match expected.opcode.strip_prefix("async") {
+                    Some(part) => assert!(got.opcode.ends_with(part), "{}", expected.name),
+                    None => assert_eq!(got.opcode, expected.opcode, "{}", expected.name),
+                }
+                let operands: Vec<&str> = expected.operand_ids.iter().map(|i| names[i]).collect();
+                // Where there are none, the text has a parameter's number or a literal.
+                if !operands.is_empty() {
+                    assert_eq!(got.operands, operands, "{}", expected.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sources_are_the_lines_of_the_program() {
+    let module = Module::fixture("matmul_f32_v5e");
+    let (_, fusion) = module.instruction("fusion");
+    let (source, stack) = module.source(fusion).expect("a source");
+    assert!(source.starts_with("/tmp/model/programs.py:"), "{source}");
+    assert!(
+        stack.starts_with(&format!("{source}:")),
+        "innermost first: {stack}"
+    );
 }

@@ -11,14 +11,20 @@
 //!
 //! Nothing here uses the product's own readers: what both get right they get
 //! right independently.
-#![allow(dead_code, unreachable_pub, reason = "a library for the tests, each of which uses a part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "a library for the tests, each of which uses a part"
+)]
 
 pub mod chip;
+pub mod committed;
 pub mod cost;
 pub mod hlo;
 pub mod kineto;
 pub mod model;
 pub mod oracle;
+pub mod peers;
 pub mod profile;
 pub mod proto;
 pub mod scenarios;
@@ -31,7 +37,9 @@ use std::path::{Path, PathBuf};
 
 /// The path of a fixture: `fixture("hlo/decode_v6e.after_optimizations.txt")`.
 pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name)
 }
 
 /// The bytes of a fixture, inflated if only `name.gz` is there.

@@ -70,7 +70,11 @@ impl Model {
             _ => {
                 let compute = op.flops as f64 / (chip.peak_teraflops * 1e12 * self.mxu);
                 let memory = hbm as f64 / (chip.hbm_gb * 1e9 * self.hbm);
-                if op.category == "convolution fusion" { compute.max(memory) } else { memory }
+                if op.category == "convolution fusion" {
+                    compute.max(memory)
+                } else {
+                    memory
+                }
             }
         };
         ticks(seconds * 1e12 + self.overhead)
@@ -108,10 +112,24 @@ pub struct Script {
 
 #[derive(Clone, Debug)]
 enum Node {
-    Op { op: OpRef, duration: u64 },
-    Start { op: OpRef, transfer: u64, pcie: bool },
-    Done { op: OpRef, start: OpRef },
-    While { op: OpRef, trips: u64, body: Vec<Node> },
+    Op {
+        op: OpRef,
+        duration: u64,
+    },
+    Start {
+        op: OpRef,
+        transfer: u64,
+        pcie: bool,
+    },
+    Done {
+        op: OpRef,
+        start: OpRef,
+    },
+    While {
+        op: OpRef,
+        trips: u64,
+        body: Vec<Node>,
+    },
 }
 
 /// Variation between executions: up to `permille` of a duration either way. The
@@ -145,8 +163,17 @@ impl Script {
         trips: impl Fn(&str) -> u64,
         time: impl Fn(&Op) -> Option<u64>,
     ) -> Self {
-        let context = Context { profile, program, module, model, trips: &trips, time: &time };
-        Self { nodes: context.nodes(module.entry()) }
+        let context = Context {
+            profile,
+            program,
+            module,
+            model,
+            trips: &trips,
+            time: &time,
+        };
+        Self {
+            nodes: context.nodes(module.entry()),
+        }
     }
 
     /// Plays the script on a device.
@@ -173,7 +200,10 @@ impl Context<'_> {
             let op = self.profile.find(self.program, &instruction.name);
             let what = self.profile.op(op);
             let duration = (self.time)(what).unwrap_or_else(|| self.model.duration(what));
-            let start = instruction.operands.iter().find_map(|o| started.get(o.as_str()).copied());
+            let start = instruction
+                .operands
+                .iter()
+                .find_map(|o| started.get(o.as_str()).copied());
             let opcode = instruction.opcode.as_str();
             if opcode == "while" {
                 let mut body = Vec::new();
@@ -181,14 +211,25 @@ impl Context<'_> {
                     let callee = instruction.callee(key).expect("a while has both");
                     body.extend(self.nodes(self.module.computation(callee)));
                 }
-                nodes.push(Node::While { op, trips: (self.trips)(&instruction.name), body });
+                nodes.push(Node::While {
+                    op,
+                    trips: (self.trips)(&instruction.name),
+                    body,
+                });
             } else if opcode.ends_with("-start") {
                 started.insert(&instruction.name, op);
                 let transfer = (self.time)(what).unwrap_or_else(|| self.model.transfer(what));
-                nodes.push(Node::Start { op, transfer, pcie: crosses_pcie(what) });
+                nodes.push(Node::Start {
+                    op,
+                    transfer,
+                    pcie: crosses_pcie(what),
+                });
             } else if let (true, Some(start)) = (opcode.ends_with("-update"), start) {
                 started.insert(&instruction.name, start);
-                nodes.push(Node::Op { op, duration: 2 * TICK });
+                nodes.push(Node::Op {
+                    op,
+                    duration: 2 * TICK,
+                });
             } else if let (true, Some(start)) = (opcode.ends_with("-done"), start) {
                 nodes.push(Node::Done { op, start });
             } else {
@@ -207,7 +248,11 @@ fn play(nodes: &[Node], device: &mut Device, jitter: &mut Jitter) {
             Node::Op { op, duration } => device.op(*op, jitter.apply(*duration)),
             Node::Start { op, transfer, pcie } => {
                 // Copies over PCIe follow each other; HBM and ICI take many at once.
-                let begins = if *pcie { pcie_free.max(device.now()) } else { device.now() };
+                let begins = if *pcie {
+                    pcie_free.max(device.now())
+                } else {
+                    device.now()
+                };
                 let arrives = begins + jitter.apply(*transfer);
                 if *pcie {
                     pcie_free = arrives;

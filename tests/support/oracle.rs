@@ -19,6 +19,10 @@ pub struct Figures {
     pub total: u64,
     /// Total less all self times.
     pub idle: u64,
+    /// What XProf 2.24 takes for the total. It counts its own line "Framework Ops"
+    /// among the operations, and that one is on the host's clock: the distance of
+    /// the clocks gets into the total wherever the last operation has a `tf_op`.
+    pub xprof_total: u64,
 }
 
 /// Figures of one operation.
@@ -48,7 +52,11 @@ impl Figures {
     /// several programs are added.
     pub fn op(&self, profile: &TpuProfile, name: &str) -> OpFigures {
         let mut sum = OpFigures::default();
-        for (_, f) in self.ops.iter().filter(|(op, _)| profile.op(**op).name == name) {
+        for (_, f) in self
+            .ops
+            .iter()
+            .filter(|(op, _)| profile.op(**op).name == name)
+        {
             sum.occurrences += f.occurrences;
             sum.total += f.total;
             sum.self_time += f.self_time;
@@ -64,14 +72,28 @@ impl Figures {
             entry.occurrences += 1;
             entry.total += run.duration;
             entry.self_time += self_time;
-            *self.categories.entry(profile.op(run.op).category.clone()).or_default() += self_time;
+            *self
+                .categories
+                .entry(profile.op(run.op).category.clone())
+                .or_default() += self_time;
             busy += self_time;
         }
         let spans = device.ops.iter().map(|r| (r.start, r.start + r.duration));
         let spans = spans.chain(device.steps.iter().map(|s| (s.start, s.start + s.duration)));
         let begin = spans.clone().map(|s| s.0).min().unwrap_or(0);
-        let total = spans.map(|s| s.1).max().unwrap_or(0) - begin;
+        let end = spans.map(|s| s.1).max().unwrap_or(0);
+        let total = end - begin;
         self.total += total;
+        let (mut xprof_begin, mut xprof_end) = (begin, end);
+        let mut skew = device.clock_skew;
+        for run in &device.ops {
+            if profile.op(run.op).tf_op.is_some() {
+                xprof_begin = xprof_begin.min(run.start + skew);
+                xprof_end = xprof_end.max(run.start + skew + run.host_duration);
+            }
+            skew += run.host_duration.saturating_sub(run.duration);
+        }
+        self.xprof_total += xprof_end - xprof_begin;
         self.idle += total.saturating_sub(busy);
     }
 }

@@ -70,6 +70,14 @@ pub struct Op {
     pub deduplicated_name: Option<String>,
 }
 
+impl Op {
+    /// What "Async XLA Ops" calls what this operation starts: `async-copy`.
+    pub fn async_name(&self) -> String {
+        let kind = self.name.split("-start").next().unwrap_or("copy");
+        format!("async-{kind}")
+    }
+}
+
 /// An operation of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpRef {
@@ -103,6 +111,8 @@ pub struct ModuleRun {
     pub run_id: u64,
     pub start: u64,
     pub duration: u64,
+    /// Begun before the capture: the host's part of the launch is not seen.
+    pub is_cut: bool,
 }
 
 /// One execution of an operation.
@@ -203,7 +213,12 @@ impl TpuProfile {
 
     /// Adds a program written by hand.
     pub fn program(&mut self, name: &str, id: u64, ops: Vec<Op>) -> usize {
-        self.programs.push(Program { name: name.to_owned(), id, ops, hlo_proto: None });
+        self.programs.push(Program {
+            name: name.to_owned(),
+            id,
+            ops,
+            hlo_proto: None,
+        });
         self.programs.len() - 1
     }
 
@@ -251,7 +266,10 @@ impl TpuProfile {
 
     /// An operation by the name it has in its program.
     pub fn find(&self, program: usize, name: &str) -> OpRef {
-        let op = self.programs[program].ops.iter().position(|o| o.name == name);
+        let op = self.programs[program]
+            .ops
+            .iter()
+            .position(|o| o.name == name);
         let op = op.unwrap_or_else(|| panic!("no op {name:?} in {}", self.programs[program].name));
         OpRef { program, op }
     }
@@ -274,11 +292,19 @@ impl TpuProfile {
             device.ops.retain(|r| inside(r.start, r.duration));
             device.transfers.retain(|t| inside(t.start, t.duration));
             device.trace_me.retain(|m| inside(m.start, m.duration));
+            for module in device.modules.iter_mut().filter(|m| m.start < from) {
+                module.is_cut = true;
+            }
             for (start, duration) in device
                 .modules
                 .iter_mut()
                 .map(|m| (&mut m.start, &mut m.duration))
-                .chain(device.steps.iter_mut().map(|s| (&mut s.start, &mut s.duration)))
+                .chain(
+                    device
+                        .steps
+                        .iter_mut()
+                        .map(|s| (&mut s.start, &mut s.duration)),
+                )
             {
                 let end = (*start + *duration).min(to);
                 *start = (*start).max(from);
@@ -287,13 +313,20 @@ impl TpuProfile {
             device.modules.retain(|m| m.duration > 0);
             device.steps.retain(|s| s.duration > 0);
         }
+        for thread in &mut self.host_threads {
+            thread.events.retain(|e| inside(e.start, e.duration));
+        }
     }
 
     /// The capture's length: to the end of the last thing that happened.
     pub fn duration(&self) -> u64 {
         let device_end = |d: &Device| d.now + d.clock_skew;
         let devices = self.devices.iter().map(device_end);
-        let host = self.host_threads.iter().flat_map(|t| &t.events).map(|e| e.start + e.duration);
+        let host = self
+            .host_threads
+            .iter()
+            .flat_map(|t| &t.events)
+            .map(|e| e.start + e.duration);
         devices.chain(host).max().unwrap_or(0)
     }
 }
@@ -333,7 +366,13 @@ impl Device {
     /// Runs a program once; what `body` does happens inside it.
     pub fn run(&mut self, program: usize, run_id: u64, body: impl FnOnce(&mut Self)) {
         let start = self.now;
-        self.modules.push(ModuleRun { program, run_id, start, duration: 0 });
+        self.modules.push(ModuleRun {
+            program,
+            run_id,
+            start,
+            duration: 0,
+            is_cut: false,
+        });
         let at = self.modules.len() - 1;
         body(self);
         self.modules[at].duration = self.now - start;
@@ -343,26 +382,45 @@ impl Device {
     pub fn step(&mut self, number: u64, body: impl FnOnce(&mut Self)) {
         let start = self.now;
         body(self);
-        self.steps.push(Step { number, start, duration: self.now - start });
+        self.steps.push(Step {
+            number,
+            start,
+            duration: self.now - start,
+        });
     }
 
     /// Runs an operation.
     pub fn op(&mut self, op: OpRef, duration: u64) {
-        self.ops.push(OpRun { op, start: self.now, duration, host_duration: duration });
+        self.ops.push(OpRun {
+            op,
+            start: self.now,
+            duration,
+            host_duration: duration,
+        });
         self.now += duration;
     }
 
     /// Runs an operation during which the host's clock was corrected: by it, the
     /// operation took `host_duration`. Readers must go by the device's clock.
     pub fn op_with_clock_jump(&mut self, op: OpRef, duration: u64, host_duration: u64) {
-        self.ops.push(OpRun { op, start: self.now, duration, host_duration });
+        self.ops.push(OpRun {
+            op,
+            start: self.now,
+            duration,
+            host_duration,
+        });
         self.now += duration;
     }
 
     /// Runs an operation that contains others: a `while` and its body.
     pub fn nest(&mut self, op: OpRef, body: impl FnOnce(&mut Self)) {
         let start = self.now;
-        self.ops.push(OpRun { op, start, duration: 0, host_duration: 0 });
+        self.ops.push(OpRun {
+            op,
+            start,
+            duration: 0,
+            host_duration: 0,
+        });
         let at = self.ops.len() - 1;
         body(self);
         self.ops[at].duration = self.now - start;
@@ -390,7 +448,11 @@ impl Device {
 
     /// A runtime annotation that takes time, such as `barrier-cores`.
     pub fn mark(&mut self, name: &str, duration: u64) {
-        self.trace_me.push(Mark { name: name.to_owned(), start: self.now, duration });
+        self.trace_me.push(Mark {
+            name: name.to_owned(),
+            start: self.now,
+            duration,
+        });
         self.now += duration;
     }
 }

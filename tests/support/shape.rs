@@ -40,8 +40,12 @@ pub fn arrays(shape: &str) -> Vec<Array> {
     let mut rest = shape;
     while let Some(open) = rest.find('[') {
         let head = &rest[..open];
-        let start = head.rfind(|c: char| !c.is_ascii_alphanumeric()).map_or(0, |i| i + 1);
-        let Some(close) = rest[open..].find(']') else { break };
+        let start = head
+            .rfind(|c: char| !c.is_ascii_alphanumeric())
+            .map_or(0, |i| i + 1);
+        let Some(close) = rest[open..].find(']') else {
+            break;
+        };
         let dims = &rest[open + 1..open + close];
         let mut array = Array {
             dtype: head[start..].to_owned(),
@@ -55,7 +59,11 @@ pub fn arrays(shape: &str) -> Vec<Array> {
         if let Some(layout) = rest.strip_prefix('{') {
             let end = layout.find('}').unwrap_or(layout.len());
             if let Some((_, space)) = layout[..end].split_once("S(") {
-                array.space = space.split(')').next().and_then(|s| s.parse().ok()).unwrap_or(0);
+                array.space = space
+                    .split(')')
+                    .next()
+                    .and_then(|s| s.parse().ok())
+                    .unwrap_or(0);
             }
             rest = &layout[end..];
         }

@@ -14,7 +14,13 @@ pub fn to_string(profile: &TpuProfile) -> String {
     for device in &profile.devices {
         let pid = device.ordinal + 3;
         process(&mut events, pid, &format!("/device:TPU:{}", device.ordinal));
-        for (tid, name) in [(1, "Steps"), (2, "XLA Modules"), (3, "XLA Ops"), (4, "Async XLA Ops"), (6, "XLA TraceMe")] {
+        for (tid, name) in [
+            (1, "Steps"),
+            (2, "XLA Modules"),
+            (3, "XLA Ops"),
+            (4, "Async XLA Ops"),
+            (6, "XLA TraceMe"),
+        ] {
             if tid != 1 || !device.steps.is_empty() {
                 thread(&mut events, pid, tid, name);
             }
@@ -22,14 +28,26 @@ pub fn to_string(profile: &TpuProfile) -> String {
     }
     process(&mut events, 701, "/host:CPU");
     for (index, host) in profile.host_threads.iter().enumerate() {
-        thread(&mut events, 701, 21_000 + index, &format!("{}/{}", host.name, 21_000 + index));
+        thread(
+            &mut events,
+            701,
+            21_000 + index,
+            &format!("{}/{}", host.name, 21_000 + index),
+        );
     }
     for device in &profile.devices {
         let pid = device.ordinal + 3;
         let skew = device.clock_skew;
         for step in &device.steps {
             let args = json!({"group_id": step.number.to_string()});
-            complete(&mut events, (pid, 1), step.start + skew, step.duration, &step.number.to_string(), args);
+            complete(
+                &mut events,
+                (pid, 1),
+                step.start + skew,
+                step.duration,
+                &step.number.to_string(),
+                args,
+            );
         }
         for run in &device.modules {
             let program = &profile.programs[run.program];
@@ -42,7 +60,14 @@ pub fn to_string(profile: &TpuProfile) -> String {
                 "run_id": run.run_id.to_string(),
             });
             let name = format!("{}({})", program.name, program.id);
-            complete(&mut events, (pid, 2), run.start + skew, run.duration, &name, args);
+            complete(
+                &mut events,
+                (pid, 2),
+                run.start + skew,
+                run.duration,
+                &name,
+                args,
+            );
         }
         let mut jumped = 0;
         for run in &device.ops {
@@ -50,16 +75,35 @@ pub fn to_string(profile: &TpuProfile) -> String {
             let mut args = op_args(op);
             args["device_duration_ps"] = json!(run.duration.to_string());
             args["device_offset_ps"] = json!(run.start.to_string());
-            complete(&mut events, (pid, 3), run.start + skew + jumped, run.host_duration, &op.name, args);
+            complete(
+                &mut events,
+                (pid, 3),
+                run.start + skew + jumped,
+                run.host_duration,
+                &op.name,
+                args,
+            );
             jumped += run.host_duration.saturating_sub(run.duration);
         }
         for transfer in &device.transfers {
             let mut args = op_args(profile.op(transfer.start_op));
             args["hlo_op"] = json!(profile.op(transfer.done_op).name);
-            let name = &profile.op(transfer.start_op).name;
-            complete(&mut events, (pid, 4), transfer.start + skew, transfer.duration, name, args);
+            let name = profile.op(transfer.start_op).async_name();
+            complete(
+                &mut events,
+                (pid, 4),
+                transfer.start + skew,
+                transfer.duration,
+                &name,
+                args,
+            );
         }
-        for Mark { name, start, duration } in &device.trace_me {
+        for Mark {
+            name,
+            start,
+            duration,
+        } in &device.trace_me
+        {
             let args = json!({
                 "device_duration_ps": duration.to_string(),
                 "device_offset_ps": start.to_string(),
@@ -69,9 +113,19 @@ pub fn to_string(profile: &TpuProfile) -> String {
     }
     for (index, thread) in profile.host_threads.iter().enumerate() {
         for e in &thread.events {
-            let args = e.stats.iter().map(|(n, v)| ((*n).to_owned(), json!(v.to_string())));
+            let args = e
+                .stats
+                .iter()
+                .map(|(n, v)| ((*n).to_owned(), json!(v.to_string())));
             let args = Value::Object(args.collect());
-            complete(&mut events, (701, 21_000 + index), e.start, e.duration, &e.name, args);
+            complete(
+                &mut events,
+                (701, 21_000 + index),
+                e.start,
+                e.duration,
+                &e.name,
+                args,
+            );
         }
     }
     let list: Vec<String> = events.iter().map(Value::to_string).collect();

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use prost::Message;
 
-use super::profile::{Device, Mark, ModuleRun, Op, OpRef, OpRun, Step, TpuProfile};
+use super::profile::{
+    Device, HostEvent, HostThread, Mark, ModuleRun, Op, OpRef, OpRun, Step, TpuProfile, us,
+};
 use super::proto::{
     CoreDetails, EventData, MemoryAccessBreakdown, StatValue, XEvent, XEventMetadata, XLine,
     XPlane, XSpace, XStat, XStatMetadata,
@@ -29,7 +31,11 @@ pub fn to_xspace(profile: &TpuProfile) -> XSpace {
     planes.push(metadata_plane(profile));
     planes.push(host_plane(profile));
     planes.push(environment_plane(profile));
-    XSpace { planes, hostnames: vec![profile.hostname.clone()], ..XSpace::default() }
+    XSpace {
+        planes,
+        hostnames: vec![profile.hostname.clone()],
+        ..XSpace::default()
+    }
 }
 
 /// Collects the metadata of a plane while its events are written.
@@ -45,7 +51,11 @@ impl<'a> PlaneWriter<'a> {
     fn new(profile: &'a TpuProfile, id: i64, name: &str) -> Self {
         Self {
             profile,
-            plane: XPlane { id, name: name.to_owned(), ..XPlane::default() },
+            plane: XPlane {
+                id,
+                name: name.to_owned(),
+                ..XPlane::default()
+            },
             stat_ids: BTreeMap::new(),
             event_ids: BTreeMap::new(),
             op_ids: BTreeMap::new(),
@@ -55,12 +65,18 @@ impl<'a> PlaneWriter<'a> {
     fn stat(&mut self, name: &str, value: StatValue) -> XStat {
         let next = i64::try_from(self.stat_ids.len()).expect("few stats") + 1;
         let id = *self.stat_ids.entry(name.to_owned()).or_insert(next);
-        self.plane.stat_metadata.entry(id).or_insert_with(|| XStatMetadata {
-            id,
-            name: name.to_owned(),
-            description: String::new(),
-        });
-        XStat { metadata_id: id, value: Some(value) }
+        self.plane
+            .stat_metadata
+            .entry(id)
+            .or_insert_with(|| XStatMetadata {
+                id,
+                name: name.to_owned(),
+                description: String::new(),
+            });
+        XStat {
+            metadata_id: id,
+            value: Some(value),
+        }
     }
 
     fn plane_stat(&mut self, name: &str, value: StatValue) {
@@ -79,7 +95,11 @@ impl<'a> PlaneWriter<'a> {
         }
         let id = self.next_event_id();
         self.event_ids.insert(name.to_owned(), id);
-        let metadata = XEventMetadata { id, name: name.to_owned(), ..XEventMetadata::default() };
+        let metadata = XEventMetadata {
+            id,
+            name: name.to_owned(),
+            ..XEventMetadata::default()
+        };
         self.plane.event_metadata.insert(id, metadata);
         id
     }
@@ -110,7 +130,9 @@ impl<'a> PlaneWriter<'a> {
     fn op_stats(&mut self, op: &Op, program_id: u64) -> Vec<XStat> {
         use StatValue::{Bytes, Int64, Str, Uint64};
         let signed = |n: u64| Int64(i64::try_from(n).expect("fits"));
-        let breakdown = MemoryAccessBreakdown { accesses: op.breakdown.clone() };
+        let breakdown = MemoryAccessBreakdown {
+            accesses: op.breakdown.clone(),
+        };
         let mut stats = vec![
             self.stat("hlo_category", Str(op.category.clone())),
             self.stat("program_id", Uint64(program_id)),
@@ -145,21 +167,27 @@ impl<'a> PlaneWriter<'a> {
     }
 
     fn line(&mut self, id: i64, name: &str, events: Vec<XEvent>) {
-        self.plane.lines.push(XLine { id, name: name.to_owned(), events, ..XLine::default() });
+        self.plane.lines.push(XLine {
+            id,
+            name: name.to_owned(),
+            events,
+            ..XLine::default()
+        });
     }
 
-    fn modules(&mut self, runs: &[ModuleRun], skew: u64) -> Vec<XEvent> {
+    fn modules(&mut self, runs: &[ModuleRun], device: &Device) -> Vec<XEvent> {
         let mut events = Vec::new();
+        let skew = device.clock_skew;
         for run in runs {
             let program = &self.profile.programs[run.program];
             let metadata_id = self.named(&format!("{}({})", program.name, program.id));
-            let flow = mix(program.id ^ run.run_id.rotate_left(32)).cast_signed();
+            let flow = launch_flow(program.id, run, device);
             let stats = vec![
                 self.stat("run_id", StatValue::Uint64(run.run_id)),
                 self.stat("replica_id", StatValue::Int64(0)),
                 self.stat("queue_id", StatValue::Uint64(0)),
                 self.stat("core_type", StatValue::Uint64(0)),
-                self.stat("_ct", StatValue::Int64(12)),
+                self.stat("_ct", StatValue::Int64(LAUNCH)),
                 self.stat("_c", StatValue::Int64(flow)),
             ];
             events.push(event(metadata_id, run.start + skew, run.duration, stats));
@@ -180,7 +208,12 @@ impl<'a> PlaneWriter<'a> {
                 let id = StatValue::Uint64((collectives << 16) | 1);
                 stats.push(self.stat("all_reduce_unique_id", id));
             }
-            events.push(event(metadata_id, run.start + skew + jumped, run.host_duration, stats));
+            events.push(event(
+                metadata_id,
+                run.start + skew + jumped,
+                run.host_duration,
+                stats,
+            ));
             jumped += run.host_duration.saturating_sub(run.duration);
         }
         events
@@ -202,10 +235,24 @@ impl<'a> PlaneWriter<'a> {
         let mut events = Vec::new();
         for mark in marks {
             let metadata_id = self.named(&mark.name);
-            events.push(event(metadata_id, mark.start + skew, mark.duration, Vec::new()));
+            events.push(event(
+                metadata_id,
+                mark.start + skew,
+                mark.duration,
+                Vec::new(),
+            ));
         }
         events
     }
+}
+
+/// The type of the flow from the host's launch of a program to its run.
+const LAUNCH: i64 = 12;
+
+/// The id of the flow that links a launch with the run it causes.
+fn launch_flow(program_id: u64, run: &ModuleRun, device: &Device) -> i64 {
+    let which = run.run_id << 16 | u64::from(device.global_id);
+    mix(program_id ^ which).cast_signed()
 }
 
 fn event(metadata_id: i64, offset: u64, duration: u64, stats: Vec<XStat>) -> XEvent {
@@ -218,9 +265,15 @@ fn event(metadata_id: i64, offset: u64, duration: u64, stats: Vec<XStat>) -> XEv
 }
 
 fn is_collective(category: &str) -> bool {
-    ["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"]
-        .iter()
-        .any(|c| category.starts_with(c))
+    [
+        "all-reduce",
+        "all-gather",
+        "reduce-scatter",
+        "all-to-all",
+        "collective-permute",
+    ]
+    .iter()
+    .any(|c| category.starts_with(c))
 }
 
 /// A fixed scramble of bits, for ids that look like hashes.
@@ -272,7 +325,7 @@ fn device_plane(profile: &TpuProfile, device: &Device) -> XPlane {
     if !events.is_empty() {
         writer.line(1, "Steps", events);
     }
-    let events = writer.modules(&device.modules, skew);
+    let events = writer.modules(&device.modules, device);
     writer.line(2, "XLA Modules", events);
     let events = writer.ops(&device.ops, skew);
     writer.line(3, "XLA Ops", events);
@@ -297,11 +350,15 @@ fn transfers(writer: &mut PlaneWriter<'_>, device: &Device) -> Vec<XEvent> {
             None => {
                 let stats = writer.op_stats(op, profile.programs[transfer.start_op.program].id);
                 let id = writer.next_event_id();
-                let kind = op.name.split("-start").next().unwrap_or("copy");
-                let display_name = format!("async-{kind}");
+                let display_name = op.async_name();
                 let name = op.hlo.clone();
-                let metadata =
-                    XEventMetadata { id, name, display_name, stats, ..XEventMetadata::default() };
+                let metadata = XEventMetadata {
+                    id,
+                    name,
+                    display_name,
+                    stats,
+                    ..XEventMetadata::default()
+                };
                 writer.plane.event_metadata.insert(id, metadata);
                 ids.insert(transfer.start_op, id);
                 id
@@ -309,7 +366,11 @@ fn transfers(writer: &mut PlaneWriter<'_>, device: &Device) -> Vec<XEvent> {
         };
         let number = u64::try_from(index).expect("few transfers");
         let done = profile.op(transfer.done_op).name.clone();
-        let id = done.rsplit('.').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+        let id = done
+            .rsplit('.')
+            .next()
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(0);
         let stats = vec![
             writer.stat("hlo_op", StatValue::Str(done)),
             writer.stat("_a", StatValue::Int64(1)),
@@ -328,18 +389,23 @@ fn sparse_planes(profile: &TpuProfile, device: &Device) -> Vec<XPlane> {
         let id = 2 + 8 * i64::from(device.ordinal) + 1 + i64::from(core.index);
         let name = format!("/device:TPU:{} SparseCore {}", device.ordinal, core.index);
         let mut writer = PlaneWriter::new(profile, id, &name);
-        writer.plane_stat("core_details", core_details(profile, device, Some(core.index)));
+        writer.plane_stat(
+            "core_details",
+            core_details(profile, device, Some(core.index)),
+        );
         let skew = device.clock_skew;
         let events = writer.steps(&core.steps, skew);
         writer.line(11, "Sparse Core Steps", events);
-        let events = writer.modules(&core.modules, skew);
+        let events = writer.modules(&core.modules, device);
         writer.line(12, "Sparse Core Modules", events);
         let mut events = writer.ops(&core.ops, skew);
         for (index, event) in events.iter_mut().enumerate() {
             let start = u64::try_from(index).expect("few ops");
             let core_id = StatValue::Uint64(u64::from(core.index));
             event.stats.push(writer.stat("offload_core_id", core_id));
-            event.stats.push(writer.stat("tc_offload_start_id", StatValue::Uint64(start)));
+            event
+                .stats
+                .push(writer.stat("tc_offload_start_id", StatValue::Uint64(start)));
         }
         writer.line(13, "Sparse Core Ops", events);
         planes.push(writer.plane);
@@ -350,7 +416,9 @@ fn sparse_planes(profile: &TpuProfile, device: &Device) -> Vec<XPlane> {
 fn metadata_plane(profile: &TpuProfile) -> XPlane {
     let mut writer = PlaneWriter::new(profile, 0, "/host:metadata");
     for program in &profile.programs {
-        let Some(proto) = &program.hlo_proto else { continue };
+        let Some(proto) = &program.hlo_proto else {
+            continue;
+        };
         let stat = writer.stat("Hlo Proto", StatValue::Bytes(proto.clone()));
         // The key is the program's id read as a signed number: often negative.
         let id = program.id.cast_signed();
@@ -375,12 +443,17 @@ fn host_plane(profile: &TpuProfile) -> XPlane {
             writer.plane_stat(name, StatValue::Double(value));
         }
     }
-    for (index, thread) in profile.host_threads.iter().enumerate() {
+    let launches = launches(profile);
+    for (index, thread) in profile.host_threads.iter().chain([&launches]).enumerate() {
         let id = 21_000 + i64::try_from(index).expect("few threads");
         let mut events = Vec::new();
         for e in &thread.events {
             let metadata_id = writer.named(&e.name);
-            let stats = e.stats.iter().map(|(n, v)| writer.stat(n, StatValue::Int64(*v))).collect();
+            let stats = e
+                .stats
+                .iter()
+                .map(|(n, v)| writer.stat(n, StatValue::Int64(*v)))
+                .collect();
             events.push(event(metadata_id, e.start, e.duration, stats));
         }
         let name = format!("{}/{id}", thread.name);
@@ -393,6 +466,35 @@ fn host_plane(profile: &TpuProfile) -> XPlane {
         });
     }
     writer.plane
+}
+
+/// The runtime's thread that puts programs on the devices' queues.
+fn launches(profile: &TpuProfile) -> HostThread {
+    let mut events = Vec::new();
+    for device in &profile.devices {
+        for run in device.modules.iter().filter(|run| !run.is_cut) {
+            let program_id = profile.programs[run.program].id;
+            events.push(HostEvent {
+                name: "DoEnqueueProgram".to_owned(),
+                start: (run.start + device.clock_skew).saturating_sub(us(280)),
+                duration: us(19),
+                stats: vec![
+                    ("continuation", 1),
+                    ("run_id", i64::try_from(run.run_id).expect("few runs")),
+                    ("queue_id", 0),
+                    ("device_ordinal", device.ordinal.into()),
+                    ("core_type", 0),
+                    ("_pt", LAUNCH),
+                    ("_p", launch_flow(program_id, run, device)),
+                ],
+            });
+        }
+    }
+    events.sort_by_key(|e| e.start);
+    HostThread {
+        name: "pjrt-tpu-tasks".to_owned(),
+        events,
+    }
 }
 
 fn environment_plane(profile: &TpuProfile) -> XPlane {

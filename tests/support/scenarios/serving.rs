@@ -25,7 +25,9 @@ pub fn decode() -> TpuProfile {
         tf_op: Some("jit(sample)/argmax:".to_owned()),
         ..Op::default()
     };
-    let sampler = stage.profile.program("jit_sample", 4_611_686_018_427_387_905, vec![sample]);
+    let sampler = stage
+        .profile
+        .program("jit_sample", 4_611_686_018_427_387_905, vec![sample]);
     let op = stage.profile.find(sampler, "argmax_fusion");
     let mut events = Vec::new();
     let device = &mut stage.profile.devices[0];
@@ -44,6 +46,9 @@ pub fn decode() -> TpuProfile {
             stats: Vec::new(),
         });
     }
-    stage.profile.host_threads.push(HostThread { name: "main".to_owned(), events });
+    stage.profile.host_threads.push(HostThread {
+        name: "main".to_owned(),
+        events,
+    });
     stage.profile
 }

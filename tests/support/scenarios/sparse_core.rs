@@ -15,7 +15,9 @@ pub fn sparse_core() -> TpuProfile {
         _ => None,
     });
     stage.rounds(&script, 10, us(10), 0, true);
-    let gather = stage.profile.find(stage.program, "gather_offload_async_start");
+    let gather = stage
+        .profile
+        .find(stage.program, "gather_offload_async_start");
     let device = &mut stage.profile.devices[0];
     let mut core = SparseCore::default();
     for transfer in device.transfers.iter().filter(|t| t.start_op == gather) {
@@ -30,7 +32,11 @@ pub fn sparse_core() -> TpuProfile {
         .ops
         .iter()
         .zip(0..)
-        .map(|(run, number)| Step { number, start: run.start, duration: run.duration })
+        .map(|(run, number)| Step {
+            number,
+            start: run.start,
+            duration: run.duration,
+        })
         .collect();
     device.sparse_cores.push(core);
     stage.profile

@@ -41,8 +41,9 @@ pub fn two_hosts() -> [TpuProfile; 2] {
         // What the straggler loses between two all-reduces, both alike.
         let ops = &stage.profile.programs[stage.program].ops;
         let lag = ops.iter().filter(|op| compute(op)).map(extra).sum::<u64>() / 2;
-        let straggler =
-            stage.script(1, |op| compute(op).then(|| stage.model.duration(op) + extra(op)));
+        let straggler = stage.script(1, |op| {
+            compute(op).then(|| stage.model.duration(op) + extra(op))
+        });
         let others = stage.script(1, |op| {
             (op.category == "all-reduce").then(|| stage.model.duration(op) + lag)
         });
