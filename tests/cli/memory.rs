@@ -1,0 +1,85 @@
+//! `tpu-tune memory` on allocations that are known.
+
+use super::Folder;
+use crate::support::profile::{HostEvent, HostThread, TpuProfile, ms};
+use crate::support::scenarios;
+
+const GIB: i64 = 1 << 30;
+
+/// Two devices of 32 GiB: the second is fullest at the third event, 20 GiB of them stacks.
+fn with_memory() -> TpuProfile {
+    let mut profile = scenarios::train_step_fsdp();
+    let sample = |device: i64, at: u64, in_use: i64, reserved: i64| HostEvent {
+        name: "MemoryAllocation".to_owned(),
+        start: ms(at),
+        duration: 0,
+        stats: vec![
+            ("index_on_host", device),
+            ("bytes_allocated", in_use),
+            ("bytes_reserved", reserved),
+            ("bytes_available", 32 * GIB - in_use - reserved),
+            ("peak_bytes_in_use", 9 * GIB),
+        ],
+    };
+    let events = vec![
+        sample(0, 1, GIB, 0),
+        sample(1, 2, 2 * GIB, 0),
+        sample(1, 3, GIB, 20 * GIB),
+        sample(1, 4, 3 * GIB, 0),
+        sample(0, 9, 8 * GIB, 0),
+    ];
+    profile.host_threads.push(HostThread {
+        name: "allocator".to_owned(),
+        events,
+    });
+    profile
+}
+
+#[test]
+fn the_fullest_moment_of_each_device_is_found() {
+    let folder = Folder::with(&with_memory());
+    let json = folder
+        .run(&["memory", "run.xplane.pb", "--format", "json"])
+        .json();
+    let gib = GIB as u64;
+    let [first, second] = [&json["allocators"][0], &json["allocators"][1]];
+    assert_eq!(json["allocators"].as_array().map(Vec::len), Some(2));
+    assert_eq!(first["peak_bytes"], 8 * gib);
+    assert_eq!(second["peak_bytes"], 21 * gib);
+    assert_eq!(second["peak_heap_bytes"], gib);
+    assert_eq!(second["peak_reserved_bytes"], 20 * gib);
+    assert_eq!(second["peak_free_bytes"], 11 * gib);
+    assert_eq!(second["capacity_bytes"], 32 * gib);
+    assert_eq!(second["lifetime_peak_bytes"], 9 * gib);
+}
+
+#[test]
+fn the_chart_shows_the_fullest_device() {
+    let folder = Folder::with(&with_memory());
+    let text = folder.run(&["memory", "run.xplane.pb"]).ok();
+    assert!(
+        text.contains("21.0 GiB") && text.contains("65.6 %"),
+        "{text}"
+    );
+    let rows: Vec<&str> = text.lines().filter(|line| line.contains(" |")).collect();
+    assert_eq!(rows.len(), 8, "{text}");
+    // 21 of 32 GiB fill five rows of eight; only in the middle of the time.
+    let filled = rows.iter().filter(|row| row.contains('#')).count();
+    assert_eq!(filled, 5, "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    let markdown = folder
+        .run(&["memory", "run.xplane.pb", "--format", "markdown"])
+        .ok();
+    assert!(markdown.contains("| host | device | peak |"), "{markdown}");
+}
+
+#[test]
+fn a_profile_without_memory_events_is_told_so() {
+    let folder = Folder::with(&scenarios::decode());
+    folder
+        .run(&["memory", "run.xplane.pb"])
+        .refused(&["no memory events", "xplane.pb"]);
+}
