@@ -102,6 +102,8 @@ pub struct StatedPeaks {
     pub peak_cmem_write_gb_per_s: Option<f64>,
     /// Whether two TensorCores act as one device.
     pub has_megacore: Option<bool>,
+    /// Whether VMEM counts as a memory of its own in XProf's roofline.
+    pub has_merged_vmem: Option<bool>,
 }
 
 /// Spans on one line, sorted by start.

@@ -10,11 +10,14 @@
 //! reads one, and [`cost`] says of it what can be said without the rest of the program.
 
 mod attributes;
+pub mod buffers;
 pub mod collective;
 pub mod cost;
 pub mod dtype;
+mod fingerprint;
 pub mod frames;
 mod graph;
+pub mod hlo_proto;
 pub mod hlo_text;
 pub mod instruction;
 pub mod kernel;
@@ -25,21 +28,14 @@ pub mod opcode;
 mod real_data;
 mod scan;
 pub mod shape;
+mod shape_proto;
 pub mod shape_text;
 pub mod traffic;
+mod trips;
 
 pub use graph::{Computation, ComputationId, Edge, OpId, Program};
 pub(crate) use graph::{ComputationParts, ProgramParts};
+pub use trips::Executions;
+pub use hlo_proto::{looks_like_hlo_proto, read_hlo_proto};
 pub use hlo_text::{looks_like_hlo_text, parse_instruction, parse_module};
 pub use instruction::Instruction;
-
-/// Reads an `HloProto`.
-#[must_use]
-pub fn read_hlo_proto(_bytes: &[u8]) -> (Program, crate::note::Notes) {
-    (Program::default(), crate::note::Notes::default())
-}
-/// stub
-#[must_use]
-pub fn looks_like_hlo_proto(_bytes: &[u8]) -> bool {
-    false
-}

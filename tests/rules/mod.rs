@@ -1,5 +1,8 @@
 //! Rules on scenarios with known answers: what must be found, what must not, and how much.
 
+mod collectives;
+mod kernels;
+mod matmul;
 mod memory;
 
 use advisors::registry::RULES;
