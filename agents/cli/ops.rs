@@ -154,8 +154,12 @@ fn page(evidence: &Evidence<'_>, rows: &[&OpProfile], found: usize) -> Page {
         ("GB/s", Align::Right),
         ("roofline", Align::Right),
     ]);
-    let rate = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0}"));
     for op in rows {
+        let rate = |value: Option<f64>| match value {
+            // Adding zero takes the sign from a zero.
+            Some(value) if !is_hidden(op) => format!("{:.0}", value + 0.0),
+            _ => "-".to_owned(),
+        };
         table.row([
             evidence.session.op(op.id).name.clone(),
             op.class.name().to_owned(),
@@ -181,12 +185,16 @@ fn page(evidence: &Evidence<'_>, rows: &[&OpProfile], found: usize) -> Page {
     page
 }
 
-/// How close to the roofline, and what limits it. The wait for an asynchronous copy that was partly
-/// hidden is shorter than the copy itself and says nothing of its rate.
+/// Whether an asynchronous copy ran beside other operations: the wait for it is shorter than the
+/// copy itself and says nothing of its rate.
+fn is_hidden(op: &OpProfile) -> bool {
+    matches!(op.class, OpClass::AsyncCopy(_)) && op.roofline.efficiency > 1.0
+}
+
+/// How close to the roofline, and what limits it.
 fn roofline(op: &OpProfile) -> String {
     let share = op.roofline.efficiency;
-    let hidden = matches!(op.class, OpClass::AsyncCopy(_)) && share > 1.0;
-    if op.roofline.bound_by == BoundBy::Unknown || share <= 0.0 || hidden {
+    if op.roofline.bound_by == BoundBy::Unknown || share <= 0.0 || is_hidden(op) {
         return "-".to_owned();
     }
     format!("{:.0} {}", 100.0 * share, bound_name(op))

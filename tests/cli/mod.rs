@@ -108,10 +108,10 @@ pub(crate) fn hostile() -> TpuProfile {
     let mut profile = scenarios::host_offload();
     let evil = "\u{1b}[31mevil\u{7}\u{9b}2J|`<b>@all\u{202e}";
     for op in &mut profile.programs[0].ops {
-        op.name = format!("{}{evil}", op.name);
-        op.category = format!("{}{evil}", op.category);
+        op.name = format!("{evil}{}", op.name);
+        op.category = format!("{evil}{}", op.category);
         op.source = Some(format!("model{evil}.py:12"));
     }
-    profile.programs[0].name.push_str(evil);
+    profile.programs[0].name.insert_str(0, evil);
     profile
 }

@@ -4,6 +4,7 @@
 use clap::CommandFactory as _;
 
 use super::Folder;
+use super::diff::with_faster_copies;
 use crate::support::{scenarios, xspace};
 
 macro_rules! assert_screen {
@@ -71,12 +72,11 @@ fn reports() {
 
 #[test]
 fn a_comparison() {
-    let folder = Folder::with(&scenarios::healthy());
-    folder.write(
-        "slow.xplane.pb",
-        &xspace::to_bytes(&scenarios::attention_naive()),
-    );
-    let args = ["diff", "run.xplane.pb", "slow.xplane.pb", "-n", "8"];
+    let before = scenarios::host_offload();
+    let after = with_faster_copies(&before);
+    let folder = Folder::with(&before);
+    folder.write("fast.xplane.pb", &xspace::to_bytes(&after));
+    let args = ["diff", "run.xplane.pb", "fast.xplane.pb", "-n", "8"];
     assert_screen!("diff", folder.run(&args).ok());
     let markdown = [&args[..], &["--format", "markdown"]].concat();
     assert_screen!("diff_markdown", folder.run(&markdown).ok());
