@@ -1,8 +1,8 @@
 //! The rules by area. Each is a file `<name>.rs` beside its card `<name>.md`.
 
 pub mod collectives;
-pub mod layout;
 pub mod kernels;
+pub mod layout;
 pub mod matmul;
 pub mod memory;
 pub mod ops;

@@ -35,7 +35,7 @@ mod trips;
 
 pub use graph::{Computation, ComputationId, Edge, OpId, Program};
 pub(crate) use graph::{ComputationParts, ProgramParts};
-pub use trips::Executions;
 pub use hlo_proto::{looks_like_hlo_proto, read_hlo_proto};
 pub use hlo_text::{looks_like_hlo_text, parse_instruction, parse_module};
 pub use instruction::Instruction;
+pub use trips::Executions;

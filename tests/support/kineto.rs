@@ -58,14 +58,6 @@ pub fn to_string(profile: &TpuProfile) -> String {
             });
             let name = format!("{}({})", program.name, program.id);
             push(2, &name, run.start, run.duration, args);
-            let args = json!({"run_id": run.run_id.to_string(), "replica_id": "0", "queue_id": "0", "core_type": "0"});
-            push(
-                2,
-                &format!("{}({})", program.name, program.id),
-                run.start,
-                run.duration,
-                args,
-            );
         }
         for run in &device.ops {
             let op = profile.op(run.op);

@@ -89,14 +89,12 @@ pub fn to_string(profile: &TpuProfile) -> String {
             let mut args = op_args(profile.op(transfer.start_op));
             args["hlo_op"] = json!(profile.op(transfer.done_op).name);
             let name = profile.op(transfer.start_op).async_name();
-            let name = &profile.op(transfer.start_op).name;
             complete(
                 &mut events,
                 (pid, 4),
                 transfer.start + skew,
                 transfer.duration,
                 &name,
-                name,
                 args,
             );
         }
