@@ -21,6 +21,7 @@ mod tests;
 use serde::Serialize;
 
 pub use groups::{Groups, scope};
+pub use keys::without_layout;
 pub use matching::Matched;
 pub use significance::{Comparison, Distribution, Verdict};
 
@@ -332,7 +333,7 @@ fn differences(before: &OpSide, after: &OpSide) -> Vec<Difference> {
     };
     let both = |a: &str, b: &str| !a.is_empty() && !b.is_empty();
     if both(&before.shape, &after.shape) {
-        let same_dims = keys::without_layout(&before.shape) == keys::without_layout(&after.shape);
+        let same_dims = without_layout(&before.shape) == without_layout(&after.shape);
         let what = if same_dims { "layout" } else { "shape" };
         add(what, before.shape.clone(), after.shape.clone());
     }

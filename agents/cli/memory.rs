@@ -1,4 +1,8 @@
-//! `tpu-tune memory`: device memory at its fullest.
+//! `tpu-tune memory`: device memory at its fullest, as the allocators reported it and as the
+//! compiler planned it.
+
+mod chart;
+mod programs;
 
 use anyhow::{Result, bail};
 use profiler::memory::MemoryTimeline;
@@ -21,6 +25,14 @@ pub struct Args {
     /// How the figures are written.
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
+
+    /// Program whose buffers are listed, instead of the one that needs most.
+    #[arg(long, value_name = "NAME")]
+    module: Option<String>,
+
+    /// Number of buffers, the largest first; 0 for all.
+    #[arg(long, short = 'n', default_value_t = 10)]
+    limit: usize,
 }
 
 /// Runs the command.
@@ -35,18 +47,27 @@ pub fn run(args: &Args) -> Result<u8> {
         .iter()
         .filter(|timeline| timeline.peak().is_some())
         .collect();
-    if timelines.is_empty() {
+    let planned = programs::planned(&session);
+    if timelines.is_empty() && planned.is_empty() {
         bail!(
-            "{} has no memory events: the runtime writes allocations and frees only into an xplane.pb, and only while something is allocated; capture from the program's start, or give the HLO protos of its dump for what the compiler planned",
+            "{} has no memory events and no program with its buffers: the runtime writes allocations only into an xplane.pb, and only while something is allocated; capture from the program's start, or give the HLO protos of its dump",
             args.input.shown()
         );
     }
-    output::page(args.format, &page(&session, &timelines), || {
+    let mut page = Page::new();
+    if !timelines.is_empty() {
+        measured(&mut page, &session, &timelines);
+    }
+    if !planned.is_empty() {
+        programs::page(&mut page, &planned, args.module.as_deref(), args.limit)?;
+    }
+    output::page(args.format, &page, || {
         let allocators: Vec<Value> = timelines
             .iter()
             .map(|timeline| as_json(&session, timeline))
             .collect();
-        json!({ "schema_version": 1, "allocators": allocators })
+        let programs: Vec<Value> = planned.iter().map(programs::as_json).collect();
+        json!({ "schema_version": 1, "allocators": allocators, "programs": programs })
     })?;
     Ok(exit::OK)
 }
@@ -56,8 +77,7 @@ fn host_name<'s>(session: &'s Session, timeline: &MemoryTimeline) -> &'s str {
     host.map_or("", |host| host.name.as_str())
 }
 
-fn page(session: &Session, timelines: &[&MemoryTimeline]) -> Page {
-    let mut page = Page::new();
+fn measured(page: &mut Page, session: &Session, timelines: &[&MemoryTimeline]) {
     page.heading("Device memory at its fullest");
     let mut table = Table::new([
         ("host", Align::Left),
@@ -95,14 +115,13 @@ fn page(session: &Session, timelines: &[&MemoryTimeline]) -> Page {
             timeline.allocator,
             host_name(session, timeline)
         ));
-        page.drawing(chart(timeline));
+        page.drawing(chart::chart(timeline));
     }
     let lifetime = timelines.iter().map(|t| t.lifetime_peak_bytes).max();
     page.sentence(format!(
         "Stacks are what the runtime reserves for programs: their temporaries. The highest that an allocator reported since the process began, stacks apart, is {}.",
         Bytes(lifetime.unwrap_or(0))
     ));
-    page
 }
 
 fn share(part: u64, whole: u64) -> f64 {
@@ -111,63 +130,6 @@ fn share(part: u64, whole: u64) -> f64 {
     } else {
         part as f64 / whole as f64
     }
-}
-
-/// Columns and rows of the chart.
-const COLUMNS: usize = 64;
-const ROWS: usize = 8;
-
-/// Use over time: of each column the most that was in use, stacks included.
-fn chart(timeline: &MemoryTimeline) -> Vec<String> {
-    let mut samples: Vec<(u64, u64)> = timeline
-        .time_ps
-        .iter()
-        .zip(timeline.in_use_bytes.iter().zip(&timeline.reserved_bytes))
-        .map(|(time, (in_use, reserved))| (*time, in_use.saturating_add(*reserved)))
-        .collect();
-    samples.sort_by_key(|(time, _)| *time);
-    let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
-        return Vec::new();
-    };
-    let (begin, end) = (first.0, last.0);
-    let span = u128::from((end - begin).max(1));
-    let mut columns = [0u64; COLUMNS];
-    let mut held = first.1;
-    let mut next = samples.iter().peekable();
-    for (at, column) in columns.iter_mut().enumerate() {
-        *column = held;
-        let until = u128::from(begin) + span * (at as u128 + 1) / COLUMNS as u128;
-        let is_last = at + 1 == COLUMNS;
-        while let Some((_, used)) = next.next_if(|(time, _)| u128::from(*time) < until || is_last) {
-            *column = (*column).max(*used);
-            held = *used;
-        }
-    }
-    let capacity = timeline.peak().map_or(0, |peak| peak.capacity_bytes());
-    let mut lines = Vec::with_capacity(ROWS + 2);
-    for row in (0..ROWS).rev() {
-        // A column reaches a row when it fills at least half of it.
-        let threshold = (2 * row as u128 + 1) * u128::from(capacity) / (2 * ROWS as u128);
-        let cells = columns.iter().map(|used| {
-            let filled = u128::from(*used) >= threshold && *used > 0;
-            if filled { '#' } else { ' ' }
-        });
-        let label = if row + 1 == ROWS {
-            Bytes(capacity).to_string()
-        } else {
-            String::new()
-        };
-        let line = format!("{label:>10} |{}", cells.collect::<String>());
-        lines.push(line.trim_end().to_owned());
-    }
-    lines.push(format!("{:>10} +{}", "0", "-".repeat(COLUMNS)));
-    let seconds = (end - begin) as f64 / 1e12;
-    lines.push(format!(
-        "{:>width$}",
-        format!("{seconds:.3} s"),
-        width = COLUMNS + 12
-    ));
-    lines
 }
 
 fn as_json(session: &Session, timeline: &MemoryTimeline) -> Value {

@@ -77,7 +77,8 @@ pub(super) fn stem(name: &str) -> String {
 }
 
 /// A shape without layouts: `f32[8,128]{1,0:T(8,128)}` is `f32[8,128]`.
-pub(super) fn without_layout(shape: &str) -> String {
+#[must_use]
+pub fn without_layout(shape: &str) -> String {
     let mut depth = 0usize;
     let mut bare = String::with_capacity(shape.len());
     for c in shape.chars() {

@@ -2,7 +2,7 @@
 
 use super::Folder;
 use crate::support::profile::{HostEvent, HostThread, TpuProfile, ms};
-use crate::support::scenarios;
+use crate::support::{fixture_bytes, scenarios};
 
 const GIB: i64 = 1 << 30;
 
@@ -74,6 +74,42 @@ fn the_chart_shows_the_fullest_device() {
         .run(&["memory", "run.xplane.pb", "--format", "markdown"])
         .ok();
     assert!(markdown.contains("| host | device | peak |"), "{markdown}");
+}
+
+#[test]
+fn what_the_compiler_planned_is_shown_from_its_proto_alone() {
+    let folder = Folder::new();
+    let proto = fixture_bytes("hlo/mlp_fsdp_v6e.hlo_proto.pb");
+    folder.write("program.hlo_proto.pb", &proto);
+    let args = ["memory", "program.hlo_proto.pb"];
+    let json = folder
+        .run(&[&args[..], &["--format", "json"]].concat())
+        .json();
+    let program = &json["programs"][0];
+    let bytes = |value: &serde_json::Value, key: &str| value[key].as_u64().expect("bytes");
+    let live = program["live_at_peak"].as_array().expect("buffers");
+    let sum: u64 = live.iter().map(|buffer| bytes(buffer, "bytes")).sum();
+    assert_eq!(
+        sum,
+        bytes(program, "peak_bytes"),
+        "the buffers make up the peak"
+    );
+    let (temps, fixed) = (
+        bytes(program, "temporary_bytes"),
+        bytes(program, "indefinite_bytes"),
+    );
+    assert_eq!(temps + fixed, bytes(program, "peak_bytes"));
+    assert!(bytes(program, "temporary_unpadded_bytes") <= temps);
+    assert!(live.is_sorted_by(|a, b| bytes(a, "bytes") >= bytes(b, "bytes")));
+    let text = folder.run(&args).ok();
+    assert!(text.contains("as the compiler planned it"), "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    folder
+        .run(&[&args[..], &["--module", "jit_other"]].concat())
+        .refused(&["no program", program["name"].as_str().expect("a name")]);
 }
 
 #[test]
