@@ -129,6 +129,13 @@ impl Track {
         self.id.push(id);
     }
 
+    /// Makes room for that many more spans.
+    pub fn reserve(&mut self, spans: usize) {
+        self.start_ps.reserve(spans);
+        self.duration_ps.reserve(spans);
+        self.id.reserve(spans);
+    }
+
     /// Number of spans.
     #[must_use]
     pub fn len(&self) -> usize {

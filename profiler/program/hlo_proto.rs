@@ -264,6 +264,8 @@ fn instruction(bytes: &[u8], notes: &mut Notes) -> Raw {
         control: Vec::new(),
         called: Vec::new(),
     };
+    // Protos do not write zeros.
+    raw.instruction.id = Some(0);
     let (mut parameter, mut tuple_index) = (0, 0);
     fields(bytes, notes, |field, value, notes| {
         let op = &mut raw.instruction;
@@ -323,7 +325,6 @@ fn instruction(bytes: &[u8], notes: &mut Notes) -> Raw {
             _ => {}
         }
     });
-    // Protos do not write zeros.
     let attributes = &mut raw.instruction.attributes;
     match raw.instruction.opcode.as_str() {
         "parameter" => attributes.parameter_number = Some(parameter),

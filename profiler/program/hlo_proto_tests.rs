@@ -53,7 +53,8 @@ fn matrix(rows: i64) -> Vec<u8> {
 /// Ids in real protos are hashes, negative ones among them.
 const X: i64 = -8_800_332_967_749_297_542;
 const Y: i64 = i64::MAX;
-const SUM: i64 = 7;
+/// Not written at all.
+const SUM: i64 = 0;
 
 fn module() -> Vec<u8> {
     let x = message(vec![
@@ -76,7 +77,6 @@ fn module() -> Vec<u8> {
         Text(2, "fusion"),
         Text(11, "kLoop"),
         Sub(3, matrix(8)),
-        Int(35, SUM),
         Int(36, Y),
         Int(36, X),
         Int(38, 99),

@@ -160,7 +160,12 @@ impl Matmul {
     /// several readings or none.
     #[must_use]
     pub fn of_shapes(result: &Shape, operands: &[&Array]) -> Option<Self> {
-        let results = result.arrays();
+        let mut results = result.arrays();
+        results.retain(|array| is_matrix(array));
+        results.truncate(MAX_OPERANDS);
+        let mut operands = operands.to_vec();
+        operands.retain(|array| is_matrix(array));
+        operands.truncate(MAX_OPERANDS);
         for fit in [whole_operands, batched_operands, sliced_operand] {
             let mut found: Option<Self> = None;
             for out in &results {
@@ -258,8 +263,18 @@ impl Spatial {
     /// Pairs of an output position and a window position that meet an input element rather than
     /// padding or a hole of dilation.
     fn valid_pairs(self) -> u64 {
-        /// Beyond this it is not worth the time: windows reach into padding at their edges only.
-        const MAX_STEPS: u64 = 1 << 22;
+        /// Longer windows are not walked: what reaches into padding is then a small part.
+        const MAX_WINDOW: u64 = 1 << 20;
+        if self.window > MAX_WINDOW {
+            return self.window.saturating_mul(self.output);
+        }
+        (0..self.window).fold(0, |pairs, window| {
+            pairs.saturating_add(self.outputs_at(window))
+        })
+    }
+
+    /// Output positions at which that window position meets an input element.
+    fn outputs_at(self, window: u64) -> u64 {
         let WindowDim {
             stride,
             pad_low,
@@ -267,42 +282,55 @@ impl Spatial {
             window_dilation,
             ..
         } = self.how;
-        let all = self.window.saturating_mul(self.output);
-        let steps = if base_dilation <= 1 { self.window } else { all };
-        if steps > MAX_STEPS {
-            return all;
+        if self.input == 0 {
+            return 0;
         }
-        let (stride, holes) = (i128::from(stride.max(1)), i128::from(base_dilation.max(1)));
-        let (input, output) = (i128::from(self.input), i128::from(self.output));
-        let end = (input - 1).max(0) * holes;
-        let mut pairs = 0i128;
-        for window in 0..self.window {
-            let first = i128::from(window) * i128::from(window_dilation) - i128::from(pad_low);
-            if self.input == 0 {
-                break;
-            }
-            if holes == 1 {
-                // Positions first + stride * o within 0..=end, for o within 0..output.
-                let from = if first >= 0 {
-                    0
-                } else {
-                    (-first + stride - 1) / stride
-                };
-                let to = if first > end {
-                    0
-                } else {
-                    (end - first) / stride + 1
-                };
-                pairs += (to.min(output) - from).max(0);
-            } else {
-                for o in 0..self.output {
-                    let position = first + stride * i128::from(o);
-                    pairs += i128::from((0..=end).contains(&position) && position % holes == 0);
-                }
-            }
+        // No real size comes near this; below it no product overflows.
+        let sane = |size: u64| i128::from(size.min(1 << 40));
+        let (stride, holes) = (sane(stride.max(1)), sane(base_dilation.max(1)));
+        let end = sane(self.input - 1) * holes;
+        let pad_low = i128::from(pad_low.clamp(-(1 << 40), 1 << 40));
+        let first = sane(window) * sane(window_dilation) - pad_low;
+        // Output o looks at position first + stride * o: it must lie in 0..=end, so o in from..to.
+        let from = if first >= 0 {
+            0
+        } else {
+            (-first + stride - 1) / stride
+        };
+        let to = if first > end {
+            0
+        } else {
+            (end - first) / stride + 1
+        };
+        let to = to.min(i128::from(self.output));
+        // And on an element: stride * o = -first modulo the holes.
+        let divisor = gcd(stride, holes);
+        if first % divisor != 0 || from >= to {
+            return 0;
         }
-        u64::try_from(pairs).unwrap_or(u64::MAX)
+        let period = holes / divisor;
+        let inverse = inverse(stride / divisor % period, period);
+        let start = ((-first / divisor) % period * inverse).rem_euclid(period);
+        let next = from + (start - from).rem_euclid(period);
+        if next >= to {
+            return 0;
+        }
+        u64::try_from((to - 1 - next) / period + 1).unwrap_or(u64::MAX)
     }
+}
+
+fn gcd(a: i128, b: i128) -> i128 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// The inverse of `a` modulo `modulus`, to which it is coprime; 0 where the modulus is 1.
+fn inverse(a: i128, modulus: i128) -> i128 {
+    let (mut old, mut new) = ((a, 1i128), (modulus, 0i128));
+    while new.0 != 0 {
+        let quotient = old.0 / new.0;
+        (old, new) = (new, (old.0 - quotient * new.0, old.1 - quotient * new.1));
+    }
+    old.1.rem_euclid(modulus)
 }
 
 /// Dimensions larger than 1.
@@ -310,13 +338,17 @@ fn real_dims(array: &Array) -> Vec<u64> {
     array.dims.iter().copied().filter(|&dim| dim > 1).collect()
 }
 
+/// Arrays of more dimensions are not tried, nor more operands of one fusion.
+const MAX_RANK: usize = 6;
+const MAX_OPERANDS: usize = 24;
+
 /// Whether a matmul could read it: at least two real dimensions and few enough to try them all.
 fn is_matrix(array: &Array) -> bool {
     let rank = array.dims.iter().filter(|&&dim| dim > 1).count();
     // Wide integers are indices, and the MXU takes no 64-bit type.
     let multiplies = (array.dtype.is_float() && array.dtype.bits() <= 32)
         || (array.dtype.is_integer() && array.dtype.bits() <= 8);
-    (2..=8).contains(&rank) && multiplies
+    (2..=MAX_RANK).contains(&rank) && multiplies
 }
 
 fn exact_sqrt(square: u128) -> Option<u64> {
@@ -328,7 +360,7 @@ fn exact_sqrt(square: u128) -> Option<u64> {
 
 /// Whether some of the dimensions multiply to `size`.
 fn has_factor(dims: &[u64], size: u64) -> bool {
-    (0u32..1 << dims.len().min(8)).any(|chosen| subset(dims, chosen) == size)
+    (0u32..1 << dims.len().min(MAX_RANK)).any(|chosen| subset(dims, chosen) == size)
 }
 
 /// The product of the dimensions whose bits are set.
@@ -436,6 +468,8 @@ fn sliced_operand(a: &Array, b: &Array, out: &Array) -> Option<Matmul> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::program::hlo_text::parse_instruction;
 
@@ -628,5 +662,43 @@ mod tests {
             4.0 * 300.0 * 300.0 / (8.0 * 512.0 * 512.0)
         );
         assert_eq!(Matmul { batch: 0, ..base }.mxu_utilization_bound(256), 0.0);
+    }
+    /// Every pair, one by one.
+    fn counted(spatial: Spatial) -> u64 {
+        let how = spatial.how;
+        let mut pairs = 0;
+        for output in 0..spatial.output {
+            for window in 0..spatial.window {
+                let at = i128::from(output * how.stride) + i128::from(window * how.window_dilation)
+                    - i128::from(how.pad_low);
+                let holes = i128::from(how.base_dilation);
+                let inside = at >= 0 && at % holes == 0 && at / holes < i128::from(spatial.input);
+                pairs += u64::from(inside);
+            }
+        }
+        pairs
+    }
+
+    proptest! {
+        #[test]
+        fn window_pairs_are_counted_without_walking_the_output(
+            (input, window, output) in (0u64..20, 0u64..12, 0u64..20),
+            (stride, base_dilation, window_dilation) in (1u64..8, 1u64..8, 0u64..4),
+            pad_low in -6i64..12,
+        ) {
+            let how = WindowDim { stride, pad_low, base_dilation, window_dilation, ..WindowDim::default() };
+            let spatial = Spatial { input, window, output, how };
+            prop_assert_eq!(spatial.valid_pairs(), counted(spatial));
+        }
+
+        #[test]
+        fn no_size_panics(
+            (input, window, output) in (any::<u64>(), 0u64..3, any::<u64>()),
+            (stride, base_dilation, window_dilation) in (any::<u64>(), any::<u64>(), any::<u64>()),
+            pad_low in any::<i64>(),
+        ) {
+            let how = WindowDim { stride, pad_low, base_dilation, window_dilation, ..WindowDim::default() };
+            let _ = Spatial { input, window, output, how }.valid_pairs();
+        }
     }
 }

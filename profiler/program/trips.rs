@@ -24,7 +24,7 @@ pub struct Executions {
 /// Loops that run longer are unknown: real ones are over layers, chunks or steps.
 const MAX_TRIPS: u64 = 100_000;
 /// Operations that one loop may take to run its integers.
-const MAX_STEPS: u64 = 4_000_000;
+const MAX_STEPS: u64 = 2_000_000;
 /// Operations between a value and the constant or parameter that it comes from.
 const MAX_DEPTH: usize = 64;
 

@@ -231,7 +231,7 @@ fn advice(context: &Context<'_>, group: &Group<'_>, hideable_ms: Option<f64>) ->
 
 fn caveats(group: &Group<'_>, hideable_ms: Option<f64>) -> Vec<String> {
     let mut caveats = vec![
-        "flag bundles for asynchronous collectives cost 11 % and 25 % where they were measured on v6e and gave nothing on TPU7x; only a test on this program can tell"
+        "a bundle of asynchronous-collective flags cost 11 % and 25 % where it was measured (v6e-4); only a test on this program can tell"
             .to_owned(),
     ];
     if hideable_ms.is_none() {
