@@ -222,9 +222,11 @@ impl Diff {
     }
 }
 
-/// The largest change first, whichever its sign; of equal changes the longest time.
+/// The largest change first, whichever its sign; of equal changes the longest time. Changes are
+/// told apart to a picosecond: below that they are rounding errors of means.
 fn largest_first(a: &Change, b: &Change) -> std::cmp::Ordering {
-    let by_delta = b.delta_ms.abs().total_cmp(&a.delta_ms.abs());
+    let picos = |change: &Change| (change.delta_ms.abs() * 1e9).round();
+    let by_delta = picos(b).total_cmp(&picos(a));
     by_delta.then_with(|| b.before_ms.total_cmp(&a.before_ms))
 }
 

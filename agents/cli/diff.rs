@@ -1,6 +1,6 @@
 //! `tpu-tune diff`: two runs, operation by operation.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -113,9 +113,9 @@ pub fn run(args: &Args) -> Result<u8> {
 }
 
 impl Args {
-    fn load(&self, path: &PathBuf, run: Option<&String>) -> Result<(Session, InputArgs)> {
+    fn load(&self, path: &Path, run: Option<&String>) -> Result<(Session, InputArgs)> {
         let input = InputArgs {
-            paths: vec![path.clone()],
+            paths: vec![path.to_owned()],
             run: run.cloned(),
             chip: self.chip,
             strict: self.strict,
@@ -233,18 +233,19 @@ fn comparison(facts: &mut Vec<(String, String)>, label: &str, times: &Comparison
     facts.push((String::new(), times.words.clone()));
 }
 
-/// Before, after and difference, in ms.
+/// Before, after and difference, in ms. What rounds to nothing has no sign.
 fn cells(time: &Change) -> [String; 3] {
-    [
-        format!("{:.3}", time.before_ms),
-        format!("{:.3}", time.after_ms),
-        // A difference that rounds to nothing has no sign.
-        if time.delta_ms.abs() < 0.000_5 {
-            "0.000".to_owned()
-        } else {
-            format!("{:+.3}", time.delta_ms)
-        },
-    ]
+    let is_zero = |ms: f64| ms.abs() < 0.000_5;
+    let plain = |ms: f64| {
+        let ms = if is_zero(ms) { 0.0 } else { ms };
+        format!("{ms:.3}")
+    };
+    let delta = if is_zero(time.delta_ms) {
+        plain(0.0)
+    } else {
+        format!("{:+.3}", time.delta_ms)
+    };
+    [plain(time.before_ms), plain(time.after_ms), delta]
 }
 
 fn sum(times: impl Iterator<Item = Change>) -> Change {

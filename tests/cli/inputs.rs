@@ -44,6 +44,7 @@ fn a_file_that_is_no_profile_is_refused_with_a_reason() {
 
 #[cfg(unix)]
 #[test]
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn a_file_that_may_not_be_read_is_refused() {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt as _;

