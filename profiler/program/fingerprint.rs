@@ -32,7 +32,9 @@ const MAX_DEPTH: usize = 64;
 impl Program {
     /// A hash of what the entry computation does and in which order: opcodes, types with layouts,
     /// operands, constants and the attributes that decide what is computed. No names, source
-    /// lines or backend notes, and not where the file puts which computation.
+    /// lines or backend notes, and not where the file puts which computation. The same module
+    /// has the same fingerprint as text and as proto, unless it calls something asynchronously:
+    /// text abbreviates that.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut hashes = Hashes {

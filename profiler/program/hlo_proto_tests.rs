@@ -5,6 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::program::OpId;
 use crate::program::buffers::{BufferClass, PeakMemory};
+use crate::program::instruction::WindowDim;
+use crate::program::instruction_proto::literal;
 use crate::program::shape::MemorySpace;
 use crate::units::Bytes;
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! HLO text   ──> hlo_text  ─┐
-//!                           ├─> Program: one graph of instructions ──> cost, matmul, attention
-//! xla.HloProto ─> hlo_proto ┘            └─ BufferAssignment ──> buffers (peak memory)
+//!                           ├─> Program: one graph of instructions ──> cost, matmul, kernel
+//! xla.HloProto ─> hlo_proto ┘            └─ BufferAssignment ──> peak memory
 //! ```
 //!
 //! A trace often carries only single instructions (`long_name`): [`hlo_text::parse_instruction`]
@@ -11,6 +11,7 @@
 
 mod attributes;
 pub mod buffers;
+mod buffers_proto;
 pub mod collective;
 pub mod cost;
 pub mod dtype;
@@ -20,8 +21,10 @@ mod graph;
 pub mod hlo_proto;
 pub mod hlo_text;
 pub mod instruction;
+mod instruction_proto;
 pub mod kernel;
 pub mod matmul;
+mod matmul_guess;
 mod movement;
 pub mod opcode;
 #[cfg(test)]
@@ -32,6 +35,7 @@ mod shape_proto;
 pub mod shape_text;
 pub mod traffic;
 mod trips;
+mod window;
 
 pub use graph::{Computation, ComputationId, Edge, OpId, Program};
 pub(crate) use graph::{ComputationParts, ProgramParts};

@@ -68,6 +68,49 @@ fn kernels_as_fast_as_each_other_are_left_alone() {
     assert!(findings(&report, "kernel-far-from-roof").is_empty());
 }
 
+/// Flash attention of 16 heads of 128 over 2048 positions, without a cost estimate.
+fn flash(time: u64) -> TpuProfile {
+    let mut profile = TpuProfile::new(Chip::V6e, 1);
+    let array = "bf16[2,8,2048,128]{3,2,1,0:T(8,128)(2,1)}";
+    let op = Op {
+        name: "flash_attention.3".to_owned(),
+        hlo: format!(
+            "%flash_attention.3 = {array} custom-call({array} %q, {array} %k, {array} %v), \
+             custom_call_target=\"tpu_custom_call\""
+        ),
+        category: "custom-call".to_owned(),
+        symbol: 1,
+        shape: array.to_owned(),
+        tf_op: Some("jit(f)/flash_attention/pallas_call:".to_owned()),
+        ..Op::default()
+    };
+    let program = profile.program("jit_f", 79, vec![op]);
+    let op = profile.find(program, "flash_attention.3");
+    let device = &mut profile.devices[0];
+    for run in 0..5 {
+        device.run(program, run + 1, |device| device.op(op, time));
+        device.idle(us(5));
+    }
+    profile
+}
+
+#[test]
+fn attention_is_held_against_what_attention_kernels_reach() {
+    // Two products over all keys; tuned kernels reach 35 % of the peak on v6e.
+    let flops = 4.0 * 16.0 * 2048.0 * 2048.0 * 128.0;
+    let good = flops / (918e12 * 0.35) * 1e3;
+    let slow = report(&[flash(us(1_000))]);
+    let found = findings(&slow, "kernel-far-from-roof");
+    assert_eq!(found.len(), 1);
+    close(saving(found[0]).expected_ms, 1.0 - good, 1e-3, "to 35 %");
+    assert!(said(found[0]).contains("128 fills 50.0 % of an MXU of 256"));
+    let near = report(&[flash(us(150))]);
+    assert!(
+        findings(&near, "kernel-far-from-roof").is_empty(),
+        "{good} ms is good"
+    );
+}
+
 /// Paged attention as servers call it: 512 tokens, 4 x 8 heads of 128, pages of 64.
 fn paged(name: &str, time: u64) -> TpuProfile {
     let mut profile = TpuProfile::new(Chip::Tpu7x, 1);

@@ -6,13 +6,13 @@ use profiler::chip::Generation;
 use profiler::evidence::OpProfile;
 use profiler::evidence::ops::FlopsBasis;
 use profiler::program::kernel::KernelKind;
-use profiler::units::{Bytes, Picos, percent, with_digits};
+use profiler::units::{Picos, percent, with_digits};
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::kernels::blocks::{blocks, listed, size};
+use crate::rules::kernels::blocks::{blocks, listed};
 use crate::rules::kernels::custom::Calls;
-use crate::rules::kernels::paged::Paged;
+use crate::rules::kernels::paged;
 use crate::rules::matmul::product::shown;
 
 /// See the card.
@@ -25,12 +25,6 @@ const MIN_SHARE: f64 = 0.005;
 const FAR: f64 = 2.0;
 /// Findings of this rule.
 const MAX_FINDINGS: usize = 4;
-/// What tuned block sizes took off where they were published, as shares of the time: the lower of
-/// two throughputs with a new table (+15 % of a whole server, so more of the kernel), and the
-/// largest (+49 % decode throughput).
-const TUNED_EXPECTED: f64 = 1.0 - 1.0 / 1.15;
-const TUNED_HIGH: f64 = 1.0 - 1.0 / 1.49;
-const TUNED_SOURCE: &str = "github.com/vllm-project/tpu-inference pull requests 1308 (+10 and +15 % throughput from a table entry) and 3102 (+49 % decode throughput from other blocks)";
 
 impl Rule for KernelFarFromRoof {
     fn code(&self) -> &'static str {
@@ -57,7 +51,7 @@ impl Rule for KernelFarFromRoof {
                 let kind = calls.first()?.model.kernel.as_ref().map(|k| k.kind);
                 let draft = match kind {
                     Some(KernelKind::PagedAttention) => {
-                        paged_draft(context, calls, chip.generation)
+                        paged::draft(context, calls, chip.generation)
                     }
                     _ => roof_draft(context, calls, &kernels, chip.generation),
                 }?;
@@ -217,7 +211,8 @@ fn sibling<'k>(calls: &Calls<'_>, kernels: &'k [Calls<'k>], flops: f64) -> Optio
         .min_by(|a, b| a.mean_ps().total_cmp(&b.mean_ps()))
 }
 
-fn calls_exhibit(calls: &Calls<'_>) -> Exhibit {
+/// How many calls there are and how long each takes.
+pub(super) fn calls_exhibit(calls: &Calls<'_>) -> Exhibit {
     Exhibit::text(
         "calls",
         format!(
@@ -236,7 +231,8 @@ fn head_exhibit(context: &Context<'_>, op: &OpProfile) -> Option<Exhibit> {
     narrow_head(dim, side)
 }
 
-fn narrow_head(dim: u64, side: u32) -> Option<Exhibit> {
+/// What an MXU of that side makes of a head of that size.
+pub(super) fn narrow_head(dim: u64, side: u32) -> Option<Exhibit> {
     (dim > 0 && dim < u64::from(side)).then(|| {
         Exhibit::text(
             "head size",
@@ -249,138 +245,10 @@ fn narrow_head(dim: u64, side: u32) -> Option<Exhibit> {
     })
 }
 
-fn tuning_advice() -> Vec<String> {
+/// What to do about blocks.
+pub(super) fn tuning_advice() -> Vec<String> {
     vec![
         "look for a missed entry in the kernel's table of tuned block sizes first (a warning in the log, or a key of chip, dtype, heads and lengths that is not in the table): the fallback cost a factor of 12 in one published case and 10 to 49 % of the throughput in others".to_owned(),
         "then search block sizes for this very shape on the chip, and add the best to the table; larger blocks first, as far as VMEM holds".to_owned(),
     ]
-}
-
-/// Paged attention: its work stands in the data, so the shapes only bound it.
-fn paged_draft(context: &Context<'_>, calls: &Calls<'_>, generation: Generation) -> Option<Draft> {
-    let evidence = context.evidence;
-    let op = calls.first()?;
-    let name_blocks = blocks(&calls.name);
-    let paged = Paged::of(op, &name_blocks)?;
-    let peak = evidence.peaks.matmul_tflops("bf16")?;
-    let bandwidth = evidence.peaks.hbm_gb_per_s.as_ref()?.value;
-    let ridge = peak * 1e3 / bandwidth;
-    let (time, mean_ps) = (calls.time_ms(), calls.mean_ps());
-    let floor_ms = calls.count() * paged.moved_bytes / bandwidth / 1e6;
-    let cache_bytes = paged.cache_tokens as f64 * paged.token_bytes;
-    let cache_ps = cache_bytes * 1e3 / bandwidth;
-    let mut exhibits = vec![
-        calls_exhibit(calls),
-        Exhibit::text(
-            "shape",
-            format!(
-                "{} query tokens, {} query heads of {} (padding included), {} of keys and values a token, cache of {} tokens",
-                paged.tokens,
-                paged.heads,
-                paged.dim,
-                Bytes(paged.token_bytes as u64),
-                paged.cache_tokens
-            ),
-            "operands of the call",
-        ),
-    ];
-    let queries = size(&name_blocks, &["bq", "bq_sz", "block_q"]);
-    let fallback = fallback(&name_blocks, generation);
-    if !name_blocks.is_empty() {
-        let remark = if fallback {
-            ": the very sizes that tpu-inference's kernel falls back to on this chip when its table of tuned sizes has no entry"
-        } else {
-            ""
-        };
-        exhibits.push(Exhibit::text(
-            "blocks",
-            format!("{}{remark}", listed(&name_blocks)),
-            "the kernel's name; github.com/vllm-project/tpu-inference pull request 1328 shows the fallback",
-        ));
-    }
-    if let Some(queries) = queries.filter(|queries| *queries < paged.tokens) {
-        let share = (paged.intensity(queries) / ridge).min(1.0);
-        exhibits.push(Exhibit::text(
-            "blocks of queries",
-            format!(
-                "in prefill each block of {queries} queries reads its sequence's keys and values again: {:.0} FLOPs a byte, where the chip balances {ridge:.0}, so at most {} of the MXU's peak; from {:.0} queries on HBM is no limit",
-                paged.intensity(queries),
-                percent(share),
-                (queries as f64 * ridge / paged.intensity(queries).max(1e-9)).ceil(),
-            ),
-            "4 x queries x heads x dim FLOPs for each token's keys and values; peak FLOP/s over HBM bandwidth",
-        ));
-    }
-    exhibits.push(Exhibit::text(
-        "bounds",
-        format!(
-            "reading the whole cache once takes {} at the peak bandwidth, moving queries, new keys and values and results {}; it takes {}",
-            Picos(cache_ps as u64),
-            Picos((paged.moved_bytes * 1e3 / bandwidth) as u64),
-            Picos(mean_ps as u64)
-        ),
-        "bytes of the operands over the HBM bandwidth; which part of the cache a call reads stands in the data",
-    ));
-    if let Some(chip) = &evidence.chip {
-        exhibits.extend(narrow_head(paged.dim, chip.facts.mxu_size.value));
-    }
-    let with_blocks = if name_blocks.is_empty() {
-        String::new()
-    } else {
-        format!(
-            " with {}blocks {}",
-            if fallback { "default " } else { "" },
-            listed(&name_blocks)
-        )
-    };
-    let mut advice = tuning_advice();
-    advice.push("profile a batch whose lengths are known, or give the kernel a cost_estimate: then its distance from the roof can be told".to_owned());
-    Some(Draft {
-        title: format!(
-            "paged attention takes {} of each {} step ({}){with_blocks}",
-            shown(time),
-            evidence.step_time(),
-            percent(context.share(time)),
-        ),
-        kind: AdviceKind::KernelTuning,
-        ops: calls.ids(),
-        evidence: exhibits,
-        claim: Some(Claim {
-            expected_ms: if fallback { time * TUNED_EXPECTED } else { 0.0 },
-            low_ms: 0.0,
-            high_ms: time * if fallback { TUNED_HIGH } else { TUNED_EXPECTED },
-            upper_bound_ms: (time - floor_ms).max(0.0),
-            basis: Basis::LookedUp,
-            formula: format!(
-                "{} x (1 - 1/1.15) = {}, high x (1 - 1/1.49) = {}: what other block sizes won in published cases; they are of whole servers, of which this kernel is a part; never more than down to moving its operands, {}",
-                shown(time),
-                shown(time * TUNED_EXPECTED),
-                shown(time * TUNED_HIGH),
-                shown(floor_ms)
-            ),
-            buckets: calls.buckets(),
-        })
-        .filter(|claim| claim.expected_ms > 0.0),
-        advice,
-        caveats: vec![
-            "how long the sequences are stands in the data, not in the profile: the kernel may already be near what its work allows, and a table may name the same sizes as the fallback".to_owned(),
-            format!("the saving is scaled from other models on the same chip or its like: {TUNED_SOURCE}"),
-        ],
-    })
-}
-
-/// Whether the blocks are those that the kernel takes when its table has no entry: 32 queries,
-/// and a number of tokens by generation.
-fn fallback(blocks: &[(&str, u64)], generation: Generation) -> bool {
-    let tokens = match generation {
-        Generation::V4 => 512,
-        Generation::Tpu7x => 4096,
-        _ => 2048,
-    };
-    let page = size(blocks, &["p", "page_size"]);
-    let pages = size(blocks, &["bkvp"]);
-    let block = pages
-        .zip(page)
-        .map(|(pages, page)| pages.saturating_mul(page));
-    size(blocks, &["bq"]) == Some(32) && block == Some(tokens)
 }

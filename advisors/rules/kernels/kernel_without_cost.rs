@@ -76,12 +76,12 @@ fn draft(context: &Context<'_>, silent: &[Calls<'_>], time: f64) -> Draft {
         evidence.push(Exhibit::text(
             calls.name.clone(),
             format!(
-                "{:.0} calls a step of {}{known}, {} of operands that it must move",
+                "{:.0} calls a step of {}{known}, {} of operands that it does not update in place",
                 calls.count(),
                 Picos(calls.mean_ps() as u64),
                 Bytes(op.cost.hbm_bytes.unwrap_or(0.0).max(0.0) as u64),
             ),
-            "shapes of the call; buffers updated in place are left out, as it may touch any part of them",
+            "shapes of the call; of buffers updated in place it may touch any part",
         ));
     }
     Draft {

@@ -109,6 +109,11 @@ impl Group<'_> {
         let peak_share = self.sum_ms(|product| product.compute_ps) / time;
         let padded = self.sum_ms(|product| product.padded_ps);
         let hbm = self.sum_ms(|product| product.hbm_ps);
+        let limit = if padded >= hbm {
+            format!("{:.0} % of the MXU's peak", 100.0 * peak_share)
+        } else {
+            format!("{:.0} % of HBM's bandwidth", 100.0 * hbm / time)
+        };
         let first = self.products.first()?;
         let peak = first.flops / first.compute_ps;
         let mut exhibits = self.rates(peak, peak_share, time);
@@ -148,9 +153,8 @@ impl Group<'_> {
         };
         let draft = Draft {
             title: format!(
-                "{} runs at {:.0} % of the MXU's peak: {} of each {} step",
+                "{} runs at {limit}: {} of each {} step",
                 self.label(),
-                100.0 * peak_share,
                 shown(time),
                 context.evidence.step_time(),
             ),
