@@ -1,13 +1,11 @@
 //! `tpu-tune analyze`: findings, ranked.
 
-use std::io::Write as _;
-
 use advisors::registry::RULES;
 use advisors::{Report, Severity};
 use anyhow::{Result, bail};
 
-use crate::cli::Format;
 use crate::cli::input::InputArgs;
+use crate::cli::{ReportFormat, output};
 use crate::exit;
 use crate::render;
 
@@ -19,7 +17,7 @@ pub struct Args {
 
     /// How the report is written.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: ReportFormat,
 
     /// Exit with 1 when a finding is at least this severe (high, medium, low, info) or is
     /// expected to save at least this much of a step (2ms, 5%).
@@ -29,6 +27,11 @@ pub struct Args {
     /// Show all evidence of each finding.
     #[arg(long, short)]
     verbose: bool,
+
+    /// Folder that source paths of the profile begin with and those of the repository do not, for
+    /// SARIF.
+    #[arg(long, value_name = "DIR")]
+    source_root: Option<String>,
 }
 
 /// When findings make the command fail.
@@ -97,12 +100,17 @@ pub fn run(args: &Args) -> Result<u8> {
         );
     }
     let report = Report::new(&evidence, RULES);
-    let mut out = anstream::stdout().lock();
     match args.format {
-        Format::Text => render::text::report(&mut out, &report, args.verbose)?,
-        Format::Json => {
-            serde_json::to_writer_pretty(&mut out, &report)?;
-            writeln!(out)?;
+        ReportFormat::Text => {
+            output::write(|out| render::text::report(out, &report, args.verbose))?;
+        }
+        ReportFormat::Json => output::json(&report)?,
+        ReportFormat::Markdown => {
+            output::write(|out| render::markdown::report(out, &report, args.verbose))?;
+        }
+        ReportFormat::Sarif => {
+            let root = args.source_root.as_deref();
+            output::json(&render::sarif::log(&report, RULES, root))?;
         }
     }
     let reached = args

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use profiler::chip::Generation;
 use profiler::evidence::Evidence;
+use profiler::note::NoteLevel;
 use profiler::session::{CoreKind, Session};
 use profiler::source::{LoadOptions, load};
 
@@ -30,7 +31,7 @@ pub struct InputArgs {
     pub strict: bool,
 }
 
-fn parse_chip(name: &str) -> Result<Generation, String> {
+pub(crate) fn parse_chip(name: &str) -> Result<Generation, String> {
     Generation::parse(name).ok_or_else(|| {
         let known: Vec<_> = Generation::ALL.iter().map(|chip| chip.name()).collect();
         format!("unknown chip; known are {}", known.join(", "))
@@ -53,12 +54,26 @@ impl InputArgs {
             let warnings: Vec<String> = session
                 .notes
                 .iter()
-                .filter(|note| note.level == profiler::note::NoteLevel::Warning)
+                .filter(|note| note.level == NoteLevel::Warning)
                 .map(|note| note.message)
                 .collect();
             bail!("--strict: {}", warnings.join("; "));
         }
         Ok(session)
+    }
+
+    /// Prints what could not be read, for commands whose result does not tell.
+    pub fn warn(&self, session: &Session) {
+        use std::io::Write as _;
+        let style = anstyle::AnsiColor::Yellow.on_default().bold();
+        let warnings = session
+            .notes
+            .iter()
+            .filter(|note| note.level == NoteLevel::Warning);
+        for note in warnings {
+            let message = crate::render::safe::clean(&note.message);
+            let _ = writeln!(anstream::stderr(), "{style}warning{style:#}: {message}");
+        }
     }
 
     /// Gathers the evidence of a session.
