@@ -6,7 +6,7 @@ use advisors::registry::RULES;
 use advisors::{Report, Severity};
 use anyhow::{Result, bail};
 
-use crate::cli::Format;
+use crate::cli::ReportFormat;
 use crate::cli::input::InputArgs;
 use crate::exit;
 use crate::render;
@@ -19,7 +19,7 @@ pub struct Args {
 
     /// How the report is written.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: ReportFormat,
 
     /// Exit with 1 when a finding is at least this severe (high, medium, low, info) or is
     /// expected to save at least this much of a step (2ms, 5%).
@@ -99,10 +99,13 @@ pub fn run(args: &Args) -> Result<u8> {
     let report = Report::new(&evidence, RULES);
     let mut out = anstream::stdout().lock();
     match args.format {
-        Format::Text => render::text::report(&mut out, &report, args.verbose)?,
-        Format::Json => {
+        ReportFormat::Text => render::text::report(&mut out, &report, args.verbose)?,
+        ReportFormat::Json => {
             serde_json::to_writer_pretty(&mut out, &report)?;
             writeln!(out)?;
+        }
+        ReportFormat::Html => {
+            out.write_all(web::report_html(&report, Some(&evidence)).as_bytes())?;
         }
     }
     let reached = args

@@ -36,6 +36,18 @@ enum Command {
     Rules(rules::Args),
 }
 
+/// How the report is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// For people, at a terminal.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+    /// For people, in a browser: one file that needs no network.
+    Html,
+}
+
 /// How results are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
