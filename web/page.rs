@@ -6,7 +6,7 @@ use minijinja::value::{Serde, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, Output, State, UndefinedBehavior, escape_formatter};
 use profiler::units::{Bytes, percent, with_digits};
 
-use crate::text::{clean, count, short};
+use crate::text::{clean, count, short, tail};
 use crate::view::Page;
 
 const TEMPLATES: [(&str, &str); 10] = [
@@ -48,6 +48,7 @@ fn environment() -> Result<Environment<'static>, Error> {
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.set_formatter(format_safely);
     environment.add_filter("short", |text: &str, max: usize| short(text, max).into_owned());
+    environment.add_filter("tail", |text: &str, max: usize| tail(text, max).into_owned());
     environment.add_filter("fixed", fixed);
     environment.add_filter("percent", |value: &Value| number(value, percent));
     environment.add_filter("ms", |value: &Value| number(value, |ms| with_digits(ms, "ms")));
@@ -77,7 +78,8 @@ fn format_safely(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value)
 /// A figure, or a dash where there is none.
 fn number(value: &Value, show: impl Fn(f64) -> String) -> String {
     match f64::try_from(value.clone()) {
-        Ok(number) if number.is_finite() => show(number),
+        // Adding zero makes the negative zero of an empty sum positive.
+        Ok(number) if number.is_finite() => show(number + 0.0),
         _ => "–".to_owned(),
     }
 }

@@ -56,6 +56,16 @@ pub(crate) fn short(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{head}…{end}"))
 }
 
+/// At most `max` characters, the beginning left out: what is last in a path tells most.
+pub(crate) fn tail(text: &str, max: usize) -> Cow<'_, str> {
+    let count = text.chars().count();
+    if count <= max {
+        return Cow::Borrowed(text);
+    }
+    let end: String = text.chars().skip(count + 1 - max.max(1)).collect();
+    Cow::Owned(format!("…{end}"))
+}
+
 /// A count per step: whole where it is whole.
 pub(crate) fn count(value: f64) -> String {
     if (value - value.round()).abs() < 0.005 {
@@ -98,7 +108,7 @@ pub(crate) fn basis(basis: Basis) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{clean, short};
+    use super::{clean, short, tail};
 
     #[test]
     fn characters_that_reorder_or_control_are_spelled_out() {
@@ -111,5 +121,7 @@ mod tests {
     fn long_names_keep_both_ends() {
         assert_eq!(short("fusion.123456789", 10), "fusion…789");
         assert_eq!(short("fusion.1", 10), "fusion.1");
+        assert_eq!(tail("a/long/path.py:12", 11), "…path.py:12");
+        assert_eq!(tail("path.py:12", 11), "path.py:12");
     }
 }

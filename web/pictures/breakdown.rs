@@ -37,7 +37,7 @@ pub(crate) fn draw(breakdown: &Breakdown) -> Option<Picture> {
             canvas.text(LABELS - 10, middle, &name, INK, Anchor::End);
             let width = ((bar.share / longest * room).round() as i32).max(1);
             canvas.block(LABELS, middle - 9, width, 18, bar.hue.colour());
-            let figures = format!("{:.3} ms  {}", bar.ms, percent(bar.share));
+            let figures = format!("{:.3} ms, {}", bar.ms, percent(bar.share));
             let x = (LABELS + width + 8).min(WIDTH - text_width(&figures));
             canvas.text(x, middle, &figures, MUTED, Anchor::Start);
         }
