@@ -231,6 +231,9 @@ mod tests {
     #[test]
     fn an_open_mark_is_text() {
         assert_eq!(html("2 * 3 and `open"), "<p>2 * 3 and `open</p>");
-        assert_eq!(html("```\nnever closed"), "<pre tabindex=\"0\" aria-label=\"code\"><code>never closed\n</code></pre>");
+        assert_eq!(
+            html("```\nnever closed"),
+            "<pre tabindex=\"0\" aria-label=\"code\"><code>never closed\n</code></pre>"
+        );
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::LazyLock;
 
 use minijinja::value::{Serde, Value, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, Output, State, UndefinedBehavior, escape_formatter};
+use minijinja::{
+    AutoEscape, Environment, Error, Output, State, UndefinedBehavior, escape_formatter,
+};
 use profiler::units::{Bytes, percent, with_digits};
 
 use crate::text::{clean, count, short, tail};
@@ -47,11 +49,17 @@ fn environment() -> Result<Environment<'static>, Error> {
     environment.set_syntax(syntax.trim_blocks(true).lstrip_blocks(true).build()?);
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.set_formatter(format_safely);
-    environment.add_filter("short", |text: &str, max: usize| short(text, max).into_owned());
-    environment.add_filter("tail", |text: &str, max: usize| tail(text, max).into_owned());
+    environment.add_filter("short", |text: &str, max: usize| {
+        short(text, max).into_owned()
+    });
+    environment.add_filter("tail", |text: &str, max: usize| {
+        tail(text, max).into_owned()
+    });
     environment.add_filter("fixed", fixed);
     environment.add_filter("percent", |value: &Value| number(value, percent));
-    environment.add_filter("ms", |value: &Value| number(value, |ms| with_digits(ms, "ms")));
+    environment.add_filter("ms", |value: &Value| {
+        number(value, |ms| with_digits(ms, "ms"))
+    });
     environment.add_filter("unit", in_unit);
     environment.add_filter("bytes", |value: &Value| {
         number(value, |bytes| Bytes(bytes as u64).to_string())
@@ -64,7 +72,11 @@ fn environment() -> Result<Environment<'static>, Error> {
 }
 
 /// Every string is cleaned of characters that hide or reorder text, then escaped.
-fn format_safely(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
+fn format_safely(
+    out: &mut Output<'_>,
+    state: &mut State<'_, '_>,
+    value: &Value,
+) -> Result<(), Error> {
     if value.kind() == ValueKind::String
         && !value.is_safe()
         && let Some(text) = value.as_str()

@@ -51,7 +51,10 @@ impl Hue {
 
     /// Its place in [`Self::OPS`].
     pub(crate) fn slot(self) -> usize {
-        Self::OPS.iter().position(|hue| *hue == self).unwrap_or(Self::OPS.len() - 1)
+        Self::OPS
+            .iter()
+            .position(|hue| *hue == self)
+            .unwrap_or(Self::OPS.len() - 1)
     }
 
     /// The hue of a class.

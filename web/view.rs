@@ -8,7 +8,7 @@ use profiler::evidence::Evidence;
 use serde::Serialize;
 
 use crate::assets::{CONTENT_SECURITY_POLICY, STYLE};
-use crate::ops::{OpRow, rows};
+use crate::ops::{OpRow, groups, rows};
 use crate::palette::Hue;
 use crate::pictures::{Picture, breakdown, roofline, timeline};
 use crate::{card, text};
@@ -34,8 +34,11 @@ pub(crate) struct Page<'r> {
     pub(crate) roofline: Option<roofline::Roofline>,
     pub(crate) timeline: Option<timeline::Timeline>,
     pub(crate) ops: Vec<OpRow>,
-    /// Operations that ran.
+    /// Operations that ran in steps, and rows that they would be.
     pub(crate) op_count: usize,
+    pub(crate) row_count: usize,
+    /// Whether XProf has figures for the input.
+    pub(crate) xprof_reads_it: bool,
 }
 
 /// A finding with its place and its rule's card.
@@ -104,6 +107,7 @@ impl<'r> Page<'r> {
         let idle =
             report.breakdown.idle_inside_ms_per_step + report.breakdown.idle_between_ms_per_step;
         let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
+        let groups = evidence.map_or_else(Vec::new, groups);
         Self {
             report,
             policy: CONTENT_SECURITY_POLICY,
@@ -120,10 +124,13 @@ impl<'r> Page<'r> {
             breakdown_tables: breakdown_tables(report),
             idle_share: share(idle, window),
             has_evidence: evidence.is_some(),
-            roofline: evidence.map(|evidence| roofline::draw(report, evidence)),
+            roofline: evidence.map(|evidence| roofline::draw(report, evidence, &groups)),
             timeline: evidence.and_then(timeline::draw),
-            ops: evidence.map_or_else(Vec::new, |evidence| rows(report, evidence)),
-            op_count: evidence.map_or(0, |evidence| evidence.ops.len()),
+            ops: evidence.map_or_else(Vec::new, |evidence| rows(report, evidence, &groups)),
+            op_count: groups.iter().map(|group| group.members.len()).sum(),
+            row_count: groups.len(),
+            xprof_reads_it: report.inputs.is_empty()
+                || report.inputs.iter().any(|input| input.format == "XSpace"),
         }
     }
 }
@@ -167,7 +174,12 @@ fn breakdown_tables(report: &Report) -> Vec<BreakdownTable<'_>> {
     let breakdown = &report.breakdown;
     let tables = [
         ("By class", "Class", &breakdown.classes, true),
-        ("By XProf category", "Category", &breakdown.categories, false),
+        (
+            "By XProf category",
+            "Category",
+            &breakdown.categories,
+            false,
+        ),
         ("By framework scope", "Scope", &breakdown.scopes, false),
         ("By source line", "Source line", &breakdown.sources, false),
     ];

@@ -1,12 +1,14 @@
 //! The roofline: each operation's FLOP rate over its FLOPs per byte of HBM, under the roofs that
 //! the chip's peaks are.
 
+use std::collections::BTreeSet;
+
 use advisors::Report;
 use profiler::evidence::{Evidence, OpClass, OpProfile};
 use profiler::units::{percent, with_digits};
 use serde::Serialize;
 
-use crate::ops::bound_name;
+use crate::ops::{Group, bound_name};
 use crate::palette::{GRID, Hue, INK, MUTED};
 use crate::pictures::Picture;
 use crate::pictures::canvas::{Anchor, Canvas, WIDTH, picture, text_width};
@@ -18,8 +20,10 @@ const LEFT: i32 = 64;
 const RIGHT: i32 = WIDTH - 16;
 const TOP: i32 = 14;
 const BOTTOM: i32 = HEIGHT - 46;
-/// Points with a number and a row in the table.
+/// Rows of the table of operations whose longest operation has its number beside it.
 const NUMBERED: usize = 12;
+/// Points below this share of the time may lie beyond an edge.
+const SMALL_SHARE: f64 = 0.0005;
 /// Decades shown below the highest roof, and around the ridge.
 const DECADES: i32 = 5;
 
@@ -33,7 +37,7 @@ pub(crate) struct Roofline {
     pub(crate) legend: Vec<LegendEntry>,
     pub(crate) points: usize,
     pub(crate) points_share: f64,
-    /// Operations that state no FLOPs, and their share of time.
+    /// Operations that only move data or state no FLOPs, and their share of time.
     pub(crate) without_flops: usize,
     pub(crate) without_flops_share: f64,
     /// Operations with FLOPs that touch no HBM.
@@ -47,7 +51,7 @@ pub(crate) struct Roofline {
 /// A row of the table beside the picture.
 #[derive(Debug, Serialize)]
 pub(crate) struct NumberedPoint {
-    /// Its rank in the table of operations.
+    /// Its row in the table of operations.
     pub(crate) rank: usize,
     pub(crate) name: String,
     pub(crate) class: &'static str,
@@ -106,25 +110,43 @@ impl Roofs {
     }
 }
 
+/// Whether FLOPs say nothing of an operation: it waits for a link, or for others.
+fn only_moves(class: OpClass) -> bool {
+    matches!(
+        class,
+        OpClass::Collective(_)
+            | OpClass::AsyncCopy(_)
+            | OpClass::HostTransfer
+            | OpClass::ControlFlow
+    )
+}
+
 /// Draws the roofline.
-pub(crate) fn draw(report: &Report, evidence: &Evidence<'_>) -> Roofline {
+pub(crate) fn draw(report: &Report, evidence: &Evidence<'_>, groups: &[Group<'_>]) -> Roofline {
     let window_ps = report.breakdown.window_ms_per_step * 1e9;
     let mut view = Roofline::default();
     let mut points = Vec::new();
-    let ran = evidence.ops.iter().filter(|op| op.step_self_ps > 0.0);
-    for (at, profile) in ran.enumerate() {
+    let ranked = (1..).zip(groups);
+    let members = ranked.flat_map(|(rank, group)| group.members.iter().map(move |op| (rank, *op)));
+    for (rank, profile) in members {
         let share = if window_ps > 0.0 {
             profile.step_self_ps / window_ps
         } else {
             0.0
         };
-        let tflops = profile.tflops().filter(|rate| *rate > 0.0 && rate.is_finite());
+        let tflops = profile
+            .tflops()
+            .filter(|rate| *rate > 0.0 && rate.is_finite());
         let bytes = profile.cost.hbm_bytes.filter(|bytes| *bytes > 0.0);
         match (tflops, profile.cost.flops, bytes) {
-            (Some(tflops), Some(flops), Some(bytes)) if profile.class != OpClass::ControlFlow => {
+            _ if only_moves(profile.class) => {
+                view.without_flops += 1;
+                view.without_flops_share += share;
+            }
+            (Some(tflops), Some(flops), Some(bytes)) => {
                 view.points_share += share;
                 points.push(Point {
-                    rank: at + 1,
+                    rank,
                     profile,
                     flop_per_byte: flops / bytes,
                     tflops,
@@ -156,9 +178,18 @@ pub(crate) fn draw(report: &Report, evidence: &Evidence<'_>) -> Roofline {
         .iter()
         .filter(|point| point.tflops > 1.005 * roofs.highest().min(point.flop_per_byte * roofs.hbm))
         .count();
-    view.numbered = points.iter().take(NUMBERED).map(|p| numbered(p, &roofs, evidence)).collect();
+    let mut ranks = BTreeSet::new();
+    let firsts: Vec<&Point<'_>> = points
+        .iter()
+        .filter(|point| ranks.insert(point.rank))
+        .take(NUMBERED)
+        .collect();
+    view.numbered = firsts
+        .iter()
+        .map(|point| numbered(point, &roofs, evidence))
+        .collect();
     view.picture = Some(Picture {
-        svg: picture(HEIGHT, |canvas| paint(canvas, &points, &roofs)),
+        svg: picture(HEIGHT, |canvas| paint(canvas, &points, &firsts, &roofs)),
         alt: alt(&view, &roofs),
     });
     view
@@ -207,13 +238,14 @@ fn alt(view: &Roofline, roofs: &Roofs) -> String {
     )
 }
 
-fn paint(canvas: &Canvas<'_>, points: &[Point<'_>], roofs: &Roofs) {
+fn paint(canvas: &Canvas<'_>, points: &[Point<'_>], firsts: &[&Point<'_>], roofs: &Roofs) {
     let ridge = roofs.lowest() / roofs.hbm;
     let reach = 10f64.powi(DECADES);
-    let lowest = |values: &dyn Fn(&Point<'_>) -> f64| {
-        points.iter().map(values).fold(f64::INFINITY, f64::min)
-    };
-    let highest = |values: &dyn Fn(&Point<'_>) -> f64| points.iter().map(values).fold(0.0, f64::max);
+    // What takes next to no time does not stretch the axes.
+    let seen = || points.iter().filter(|point| point.share >= SMALL_SHARE);
+    let lowest =
+        |values: &dyn Fn(&Point<'_>) -> f64| seen().map(values).fold(f64::INFINITY, f64::min);
+    let highest = |values: &dyn Fn(&Point<'_>) -> f64| seen().map(values).fold(0.0, f64::max);
     let x = LogScale::new(
         lowest(&|p| p.flop_per_byte).clamp(ridge / reach, ridge / 10.0),
         highest(&|p| p.flop_per_byte).clamp(ridge * 10.0, ridge * reach),
@@ -229,7 +261,7 @@ fn paint(canvas: &Canvas<'_>, points: &[Point<'_>], roofs: &Roofs) {
     );
     axes(canvas, &x, &y);
     paint_roofs(canvas, &x, &y, roofs);
-    paint_points(canvas, &x, &y, points);
+    paint_points(canvas, &x, &y, points, firsts);
 }
 
 fn axes(canvas: &Canvas<'_>, x: &LogScale, y: &LogScale) {
@@ -244,7 +276,13 @@ fn axes(canvas: &Canvas<'_>, x: &LogScale, y: &LogScale) {
         canvas.text(LEFT - 6, at, &tick_label(tick), MUTED, Anchor::End);
     }
     let middle = (LEFT + RIGHT) / 2;
-    canvas.text(middle, HEIGHT - 10, "FLOP per byte of HBM", INK, Anchor::Middle);
+    canvas.text(
+        middle,
+        HEIGHT - 10,
+        "FLOP per byte of HBM",
+        INK,
+        Anchor::Middle,
+    );
     canvas.upwards(12, (TOP + BOTTOM) / 2, "TFLOP/s", INK);
 }
 
@@ -267,10 +305,18 @@ fn paint_roofs(canvas: &Canvas<'_>, x: &LogScale, y: &LogScale, roofs: &Roofs) {
     canvas.text(at.0 - 8, at.1 - 6, &label, INK, Anchor::End);
 }
 
-fn paint_points(canvas: &Canvas<'_>, x: &LogScale, y: &LogScale, points: &[Point<'_>]) {
+fn paint_points(
+    canvas: &Canvas<'_>,
+    x: &LogScale,
+    y: &LogScale,
+    points: &[Point<'_>],
+    firsts: &[&Point<'_>],
+) {
     let radius = |point: &Point<'_>| 3 + (point.share.clamp(0.0, 1.0).sqrt() * 30.0).round() as i32;
-    // The longest come first: small ones are drawn over large ones.
-    for point in points {
+    let mut by_size: Vec<&Point<'_>> = points.iter().collect();
+    // Small ones are drawn over large ones.
+    by_size.sort_by(|a, b| b.share.total_cmp(&a.share).then(a.rank.cmp(&b.rank)));
+    for point in by_size {
         canvas.disc(
             x.at(point.flop_per_byte),
             y.at(point.tflops),
@@ -279,7 +325,7 @@ fn paint_points(canvas: &Canvas<'_>, x: &LogScale, y: &LogScale, points: &[Point
         );
     }
     let mut placed: Vec<(i32, i32)> = Vec::new();
-    for point in points.iter().take(NUMBERED) {
+    for point in firsts {
         let (px, py) = (x.at(point.flop_per_byte), y.at(point.tflops));
         let label = point.rank.to_string();
         let away = radius(point) + 4 + text_width(&label) / 2;

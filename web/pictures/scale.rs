@@ -84,7 +84,10 @@ mod tests {
     #[test]
     fn decades_lie_at_equal_distances() {
         let scale = LogScale::new(1.0, 1000.0, 0, 330);
-        assert_eq!(scale.at(10.0) - scale.at(1.0), scale.at(100.0) - scale.at(10.0));
+        assert_eq!(
+            scale.at(10.0) - scale.at(1.0),
+            scale.at(100.0) - scale.at(10.0)
+        );
         assert_eq!(scale.at(0.0), 0);
         assert_eq!(scale.at(1e9), 330);
         let labels: Vec<String> = scale.ticks().into_iter().map(tick_label).collect();

@@ -107,7 +107,10 @@ impl Columns {
             let (first, last) = (self.of(segment.start), self.of(segment.end));
             for column in first..=last.min(self.count.saturating_sub(1)) {
                 let (begin, end) = (self.edge(column), self.edge(column + 1));
-                let overlap = segment.end.min(end).saturating_sub(segment.start.max(begin));
+                let overlap = segment
+                    .end
+                    .min(end)
+                    .saturating_sub(segment.start.max(begin));
                 if let Some(sum) = time.get_mut(column).and_then(|c| c.get_mut(slot)) {
                     *sum = sum.saturating_add(overlap);
                 }
@@ -177,7 +180,13 @@ mod tests {
 
     #[test]
     fn a_loop_shows_only_where_none_of_its_operations_runs() {
-        let nested = track(&[(0, 100, 0), (10, 30, 1), (15, 20, 2), (40, 50, 3), (120, 130, 4)]);
+        let nested = track(&[
+            (0, 100, 0),
+            (10, 30, 1),
+            (15, 20, 2),
+            (40, 50, 3),
+            (120, 130, 4),
+        ]);
         assert_eq!(
             innermost(&nested, (5, 125)),
             segments(&[

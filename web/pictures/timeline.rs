@@ -83,20 +83,26 @@ impl Row<'_> {
 
 /// Draws the step whose time is nearest to the median; nothing where there is no whole step.
 pub(crate) fn draw(evidence: &Evidence<'_>) -> Option<Timeline> {
-    let steps = &evidence.steps;
-    let count = steps.count();
-    let wholes: Vec<(usize, Vec<&Step>)> = steps
+    let wholes: Vec<(usize, Vec<&Step>)> = evidence
+        .steps
         .cores
         .iter()
         .map(|core| (core.device, core.whole().collect()))
         .collect();
-    let slowest = |at: usize| {
-        let times = wholes.iter().filter_map(|(_, whole)| Some(whole.get(at)?.duration()));
-        times.max().unwrap_or_default()
-    };
-    let median = steps.time.median_ps;
-    let chosen = (0..count).min_by_key(|at| (slowest(*at).0.abs_diff(median.0), *at))?;
-    let spans = spans(evidence, &wholes, chosen);
+    let (reference, candidates) = wholes.iter().min_by_key(|(_, whole)| whole.len())?;
+    let median = evidence.steps.time.median_ps;
+    let (number, chosen, time) = candidates
+        .iter()
+        .enumerate()
+        .map(|(at, step)| {
+            let chosen = same_step(evidence, &wholes, *reference, at, step);
+            let times = chosen.iter().map(|(_, step, _)| step.duration());
+            let time = times.max().unwrap_or_default();
+            (at + 1, chosen, time)
+        })
+        .min_by_key(|(number, _, time)| (time.0.abs_diff(median.0), *number))?;
+    let count = candidates.len();
+    let spans = spans(evidence, &chosen);
     let length = spans
         .iter()
         .map(|span| span.end.saturating_sub(span.origin))
@@ -124,7 +130,10 @@ pub(crate) fn draw(evidence: &Evidence<'_>) -> Option<Timeline> {
         rows.iter().any(|row| {
             row.segments.iter().any(|segment| hue(segment.id) == wanted)
                 || wanted == Hue::Idle
-                || row.flights.iter().any(|cell| matches!(cell, Cell::Mixed(hue, _) if *hue == wanted))
+                || row
+                    .flights
+                    .iter()
+                    .any(|cell| matches!(cell, Cell::Mixed(hue, _) if *hue == wanted))
         })
     };
     let height = AXIS + ROW * i32::try_from(rows.len()).unwrap_or(1);
@@ -140,15 +149,15 @@ pub(crate) fn draw(evidence: &Evidence<'_>) -> Option<Timeline> {
             svg,
             alt: format!(
                 "Timeline of step {} of {count}, {}: one row for each of {} cores with its programs and its operations coloured by class. The shares of the classes are in the table under \"Where the time goes\".",
-                chosen + 1,
-                slowest(chosen),
+                number,
+                time,
                 rows.len()
             ),
         },
         legend: legend(uses),
-        step: chosen + 1,
+        step: number,
         steps: count,
-        step_ms: slowest(chosen).as_ms(),
+        step_ms: time.as_ms(),
         length_ms: Picos(length).as_ms(),
         column_ms: Picos(length).as_ms() / count_of_columns.max(1) as f64,
         cores: rows.len(),
@@ -167,28 +176,56 @@ struct Span {
     end: u64,
 }
 
-fn spans(evidence: &Evidence<'_>, wholes: &[(usize, Vec<&Step>)], chosen: usize) -> Vec<Span> {
-    let host = |device: usize| evidence.session.devices.get(device).map_or(0, |d| d.host);
-    let starts = |of: u32| {
-        wholes
-            .iter()
-            .filter(move |(device, _)| host(*device) == of)
-            .filter_map(move |(_, whole)| Some(whole.get(chosen)?.start_ps))
-            .min()
+/// A core's step, and when its next begins.
+type CoreStep<'s> = (usize, &'s Step, Option<u64>);
+
+/// The step of each core that is the same as one core's. An end of the capture may cut a step of
+/// some cores only, so on the same host it is the one that overlaps most; clocks of other hosts
+/// are not aligned, so there it is the one of the same number.
+fn same_step<'s>(
+    evidence: &Evidence<'_>,
+    wholes: &[(usize, Vec<&'s Step>)],
+    reference: usize,
+    number: usize,
+    step: &Step,
+) -> Vec<CoreStep<'s>> {
+    let host = |device: usize| evidence.session.devices.get(device).map(|d| d.host);
+    let overlap = |other: &Step| {
+        let end = other.end_ps.min(step.end_ps);
+        end.saturating_sub(other.start_ps.max(step.start_ps))
     };
     wholes
         .iter()
         .filter_map(|(device, whole)| {
-            let step = whole.get(chosen)?;
-            let pause = whole
-                .get(chosen + 1)
-                .map(|next| next.start_ps)
-                .filter(|next| next.saturating_sub(step.end_ps) <= step.duration().0);
-            Some(Span {
+            let at = if host(*device) == host(reference) {
+                let first = whole.partition_point(|other| other.end_ps <= step.start_ps);
+                (first..whole.len())
+                    .take_while(|at| whole[*at].start_ps < step.end_ps)
+                    .max_by_key(|at| (overlap(whole[*at]), std::cmp::Reverse(*at)))?
+            } else {
+                number
+            };
+            let next = whole.get(at + 1).map(|next| next.start_ps);
+            Some((*device, *whole.get(at)?, next))
+        })
+        .collect()
+}
+
+fn spans(evidence: &Evidence<'_>, chosen: &[CoreStep<'_>]) -> Vec<Span> {
+    let host = |device: usize| evidence.session.devices.get(device).map(|d| d.host);
+    chosen
+        .iter()
+        .map(|(device, step, next)| {
+            let neighbours = chosen
+                .iter()
+                .filter(|(other, ..)| host(*other) == host(*device));
+            let first = neighbours.map(|(_, other, _)| other.start_ps).min();
+            let pause = next.filter(|next| next.saturating_sub(step.end_ps) <= step.duration().0);
+            Span {
                 device: *device,
-                origin: starts(host(*device))?,
+                origin: first.unwrap_or(step.start_ps),
                 end: pause.unwrap_or(step.end_ps).max(step.end_ps),
-            })
+            }
         })
         .collect()
 }
@@ -309,7 +346,13 @@ fn paint(
                     continue;
                 };
                 // A gap of a pixel keeps equal neighbours apart.
-                canvas.block(x, ops_top, (width - 1).max(1), OPS, hue(segment.id).colour());
+                canvas.block(
+                    x,
+                    ops_top,
+                    (width - 1).max(1),
+                    OPS,
+                    hue(segment.id).colour(),
+                );
                 let name = evidence.session.ops.get(segment.id as usize);
                 let name = name.map_or("", |op| op.name.as_str());
                 label_inside(canvas, x, width, ops_top + OPS / 2, name);
@@ -320,7 +363,13 @@ fn paint(
         let (x0, x1) = (row.pixel(from), row.pixel(to));
         let text = format!("idle {}", Picos(to - from));
         if x1 - x0 > text_width(&text) + 6 {
-            canvas.text((x0 + x1) / 2, ops_top + OPS / 2, &text, MUTED, Anchor::Middle);
+            canvas.text(
+                (x0 + x1) / 2,
+                ops_top + OPS / 2,
+                &text,
+                MUTED,
+                Anchor::Middle,
+            );
         }
     }
     for (first, count, cell) in runs(&row.flights) {
