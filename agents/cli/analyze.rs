@@ -4,6 +4,7 @@ use advisors::registry::RULES;
 use advisors::{Report, Severity};
 use anyhow::{Result, bail};
 
+use crate::cli::ReportFormat;
 use crate::cli::input::InputArgs;
 use crate::cli::{ReportFormat, output};
 use crate::exit;
@@ -111,6 +112,13 @@ pub fn run(args: &Args) -> Result<u8> {
         ReportFormat::Sarif => {
             let root = args.source_root.as_deref();
             output::json(&render::sarif::log(&report, RULES, root))?;
+        ReportFormat::Text => render::text::report(&mut out, &report, args.verbose)?,
+        ReportFormat::Json => {
+            serde_json::to_writer_pretty(&mut out, &report)?;
+            writeln!(out)?;
+        }
+        ReportFormat::Html => {
+            out.write_all(web::report_html(&report, Some(&evidence)).as_bytes())?;
         }
     }
     let reached = args

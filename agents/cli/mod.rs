@@ -70,6 +70,13 @@ pub enum TableFormat {
 }
 
 /// How what is neither report nor table is written.
+    /// For programs.
+    Json,
+    /// For people, in a browser: one file that needs no network.
+    Html,
+}
+
+/// How results are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people, at a terminal.
