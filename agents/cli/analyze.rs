@@ -1,10 +1,11 @@
 //! `tpu-tune analyze`: findings, ranked.
 
+use std::io::Write as _;
+
 use advisors::registry::RULES;
 use advisors::{Report, Severity};
 use anyhow::{Result, bail};
 
-use crate::cli::ReportFormat;
 use crate::cli::input::InputArgs;
 use crate::cli::{ReportFormat, output};
 use crate::exit;
@@ -91,7 +92,8 @@ impl Threshold {
 /// # Errors
 /// On bad input, or when the result cannot be written.
 pub fn run(args: &Args) -> Result<u8> {
-    let session = args.input.load()?;
+    let mut session = args.input.load()?;
+    args.input.price_if_hlo_alone(&mut session)?;
     args.input.require_tpu(&session)?;
     let evidence = args.input.evidence(&session);
     if evidence.ops.is_empty() && evidence.modules.is_empty() {
@@ -112,13 +114,10 @@ pub fn run(args: &Args) -> Result<u8> {
         ReportFormat::Sarif => {
             let root = args.source_root.as_deref();
             output::json(&render::sarif::log(&report, RULES, root))?;
-        ReportFormat::Text => render::text::report(&mut out, &report, args.verbose)?,
-        ReportFormat::Json => {
-            serde_json::to_writer_pretty(&mut out, &report)?;
-            writeln!(out)?;
         }
         ReportFormat::Html => {
-            out.write_all(web::report_html(&report, Some(&evidence)).as_bytes())?;
+            let page = web::report_html(&report, Some(&evidence));
+            output::write(|out| out.write_all(page.as_bytes()))?;
         }
     }
     let reached = args

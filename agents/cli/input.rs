@@ -82,6 +82,25 @@ impl InputArgs {
         Evidence::gather(session, self.chip, knowledge::chips::chips())
     }
 
+    /// Prices programs by the roofline where there is HLO but no trace.
+    ///
+    /// # Errors
+    /// When the chip to price them for is not named.
+    pub fn price_if_hlo_alone(&self, session: &mut Session) -> Result<()> {
+        if session.programs.is_empty() || !session.devices.is_empty() || !session.threads.is_empty()
+        {
+            return Ok(());
+        }
+        let Some(chip) = self.chip else {
+            bail!(
+                "{} is a program without a trace: name the chip to price it for, as in --chip v6e",
+                self.shown()
+            );
+        };
+        profiler::roofline_session::price(session, knowledge::chips::chip(chip));
+        Ok(())
+    }
+
     /// Fails unless a TPU core ran something.
     ///
     /// # Errors

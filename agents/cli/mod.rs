@@ -55,6 +55,8 @@ pub enum ReportFormat {
     Markdown,
     /// SARIF 2.1.0, for code scanning.
     Sarif,
+    /// For people, in a browser: one file that needs no network.
+    Html,
 }
 
 /// How tables are written.
@@ -70,13 +72,6 @@ pub enum TableFormat {
 }
 
 /// How what is neither report nor table is written.
-    /// For programs.
-    Json,
-    /// For people, in a browser: one file that needs no network.
-    Html,
-}
-
-/// How results are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people, at a terminal.

@@ -1,10 +1,10 @@
 //! Rules on scenarios with known answers: what must be found, what must not, and how much.
 
+mod by_hand;
 mod collectives;
 mod kernels;
-mod matmul;
-mod by_hand;
 mod layout;
+mod matmul;
 mod memory;
 mod ops;
 
