@@ -41,7 +41,10 @@ impl Line {
 pub(crate) fn straight(lines: &[Line]) -> TpuProfile {
     let (mut profile, program) = profile(lines);
     for run in 0..10 {
-        let ops: Vec<_> = lines.iter().map(|l| (profile.find(program, l.name()), l.ps)).collect();
+        let ops: Vec<_> = lines
+            .iter()
+            .map(|l| (profile.find(program, l.name()), l.ps))
+            .collect();
         profile.devices[0].run(program, run + 1, |device| {
             for (op, ps) in ops {
                 device.op(op, ps);
@@ -55,7 +58,10 @@ pub(crate) fn straight(lines: &[Line]) -> TpuProfile {
 pub(crate) fn looped(lines: &[Line], trips: u64) -> TpuProfile {
     let (mut profile, program) = profile(lines);
     for run in 0..10 {
-        let ops: Vec<_> = lines.iter().map(|l| (profile.find(program, l.name()), l.ps)).collect();
+        let ops: Vec<_> = lines
+            .iter()
+            .map(|l| (profile.find(program, l.name()), l.ps))
+            .collect();
         profile.devices[0].run(program, run + 1, |device| {
             let (outer, body) = ops.split_first().expect("a loop");
             device.nest(outer.0, |device| {
@@ -72,7 +78,10 @@ pub(crate) fn looped(lines: &[Line], trips: u64) -> TpuProfile {
 
 fn profile(lines: &[Line]) -> (TpuProfile, usize) {
     let mut profile = TpuProfile::new(Chip::V6e, 1);
-    let ops = (1..).zip(lines).map(|(symbol, line)| line.op(symbol)).collect();
+    let ops = (1..)
+        .zip(lines)
+        .map(|(symbol, line)| line.op(symbol))
+        .collect();
     let program = profile.program("jit_f", 77, ops);
     (profile, program)
 }
@@ -81,7 +90,10 @@ fn profile(lines: &[Line]) -> (TpuProfile, usize) {
 pub(crate) fn session_with_hlo(profile: TpuProfile, hlo: &str) -> Session {
     let mut session = session(&[profile]);
     let (program, _) = parse_module(hlo);
-    session.programs.push(SessionProgram { module: Some(0), program });
+    session.programs.push(SessionProgram {
+        module: Some(0),
+        program,
+    });
     session
 }
 
