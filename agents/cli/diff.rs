@@ -121,6 +121,7 @@ impl Args {
             strict: self.strict,
         };
         let session = input.load()?;
+        input.refuse_foreign(&session)?;
         input.warn(&session);
         Ok((session, input))
     }

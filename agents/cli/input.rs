@@ -76,6 +76,21 @@ impl InputArgs {
         }
     }
 
+    /// Fails for a profile of another accelerator: what its host lines show is not what ran.
+    ///
+    /// # Errors
+    /// When there is a device plane of another kind and none of a TPU.
+    pub fn refuse_foreign(&self, session: &Session) -> Result<()> {
+        let has_tpu = session.tensor_cores().next().is_some();
+        match session.foreign_planes.first() {
+            Some(plane) if !has_tpu => bail!(
+                "{} is not a TPU profile: it has {plane} and no /device:TPU plane; tpu-tune analyzes TPU runs only",
+                self.shown()
+            ),
+            _ => Ok(()),
+        }
+    }
+
     /// Gathers the evidence of a session.
     #[must_use]
     pub fn evidence<'s>(&self, session: &'s Session) -> Evidence<'s> {
@@ -106,16 +121,12 @@ impl InputArgs {
     /// # Errors
     /// When there is none, saying what there is instead.
     pub fn require_tpu(&self, session: &Session) -> Result<()> {
+        self.refuse_foreign(session)?;
         let kinds = || session.devices.iter().map(|device| device.kind);
         if kinds().any(|kind| kind == CoreKind::TensorCore) {
             return Ok(());
         }
         let path = self.shown();
-        if let Some(plane) = session.foreign_planes.first() {
-            bail!(
-                "{path} is not a TPU profile: it has {plane} and no /device:TPU plane; tpu-tune analyzes TPU runs only"
-            );
-        }
         if kinds().any(|kind| kind == CoreKind::Cpu) {
             bail!(
                 "{path} has no TPU plane: it is a profile of XLA on a CPU, which says nothing of a TPU; `tpu-tune ops`, `steps` and `diff` read it"

@@ -41,6 +41,7 @@ pub struct Args {
 /// On bad input, or when the profile says nothing of memory.
 pub fn run(args: &Args) -> Result<u8> {
     let session = args.input.load()?;
+    args.input.refuse_foreign(&session)?;
     args.input.warn(&session);
     let timelines: Vec<&MemoryTimeline> = session
         .memory

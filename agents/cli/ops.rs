@@ -66,6 +66,7 @@ enum Sort {
 /// On bad input, or when no operation ran.
 pub fn run(args: &Args) -> Result<u8> {
     let session = args.input.load()?;
+    args.input.refuse_foreign(&session)?;
     args.input.warn(&session);
     let evidence = args.input.evidence(&session);
     if evidence.ops.is_empty() {

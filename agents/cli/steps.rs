@@ -28,6 +28,7 @@ pub struct Args {
 /// On bad input, or when there is nothing to take steps from.
 pub fn run(args: &Args) -> Result<u8> {
     let session = args.input.load()?;
+    args.input.refuse_foreign(&session)?;
     args.input.warn(&session);
     let evidence = args.input.evidence(&session);
     if evidence.steps.cores.is_empty() {

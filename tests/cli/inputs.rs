@@ -126,13 +126,15 @@ fn with_planes(profile: &TpuProfile, rename: impl Fn(&str) -> Option<String>) ->
 fn a_gpu_profile_is_called_one() {
     let folder = Folder::new();
     let gpu = |name: &str| Some(name.replace("TPU", "GPU"));
-    folder.write(
-        "gpu.xplane.pb",
-        &with_planes(&scenarios::host_offload(), gpu),
-    );
+    let bytes = with_planes(&scenarios::host_offload(), gpu);
+    folder.write("gpu.xplane.pb", &bytes);
+    let words = ["/device:GPU:0", "no /device:TPU plane"];
+    for command in ["analyze", "ops", "steps", "memory"] {
+        folder.run(&[command, "gpu.xplane.pb"]).refused(&words);
+    }
     folder
-        .run(&["analyze", "gpu.xplane.pb"])
-        .refused(&["/device:GPU:0", "no /device:TPU plane"]);
+        .run(&["diff", "gpu.xplane.pb", "gpu.xplane.pb"])
+        .refused(&words);
 }
 
 #[test]
