@@ -4,6 +4,8 @@
 //! a new [`SCHEMA_VERSION`]. Every time names its unit. `xprof_compat` holds XProf's own figures
 //! where ours differ on purpose.
 
+pub mod host;
+
 use std::collections::BTreeMap;
 
 use profiler::evidence::peaks::{ChipBasis, Peak};
@@ -51,6 +53,12 @@ pub struct Report {
     pub combined_saving_ms: f64,
     /// Programs that ran.
     pub modules: Vec<ModuleSummary>,
+    /// What the host did while the cores had no program.
+    #[serde(default)]
+    pub host: Option<host::HostSummary>,
+    /// Functions that ran as several programs, one for each shape.
+    #[serde(default)]
+    pub families: Vec<host::ProgramFamily>,
     /// Device memory at its fullest, where the profile tells.
     pub memory: Option<MemorySummary>,
     /// What the readers noticed.
@@ -306,6 +314,8 @@ impl Report {
             findings: ranked.findings,
             combined_saving_ms: ranked.combined_ms,
             modules: module_summaries(evidence),
+            host: host::host_summary(evidence),
+            families: host::families(evidence),
             memory: evidence.memory_peak().map(|peak| MemorySummary {
                 peak_bytes: peak.used_bytes,
                 reserved_bytes: peak.reserved_bytes,
