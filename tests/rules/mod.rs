@@ -1,5 +1,7 @@
 //! Rules on scenarios with known answers: what must be found, what must not, and how much.
 
+mod capture;
+mod idle;
 mod memory;
 
 use advisors::registry::RULES;

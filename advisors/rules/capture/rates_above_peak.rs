@@ -66,9 +66,12 @@ fn excess(op: &OpProfile) -> f64 {
 fn draft(context: &Context<'_>, ops: &[&OpProfile]) -> Draft {
     let evidence = context.evidence;
     let time: f64 = ops.iter().map(|op| op.step_self_ps).sum();
+    let operations = match ops.len() {
+        1 => "an operation".to_owned(),
+        count => format!("{count} operations"),
+    };
     let mut remark = Remark::new(format!(
-        "{} operations ({} of the step) would run above the chip's peak: what the profile says they cost is wrong",
-        ops.len(),
+        "{operations} ({} of the step) would run above the chip's peak: the cost on record is wrong",
         percent(evidence.share_of_step(time))
     ))
     .advise("do not trust MFU, roofline or bandwidth figures that include them; their time is right")

@@ -118,7 +118,8 @@ impl Pattern {
         let last = sorted(&durations[durations.len() - third..]);
         let low = |part: &[Picos]| part[part.len() / 4];
         let high = |part: &[Picos]| part[part.len() - 1 - part.len() / 4];
-        let apart = low(&last) > high(&first) || high(&last) < low(&first);
+        let above = |a: Picos, b: Picos| a.0 as f64 > (1.0 + DRIFT / 2.0) * b.0 as f64;
+        let apart = above(low(&last), high(&first)) || above(low(&first), high(&last));
         let (from, to) = (Spread::of(first).median_ps, Spread::of(last).median_ps);
         let change = to.0 as f64 / from.0.max(1) as f64 - 1.0;
         (apart && change.abs() > DRIFT).then_some(Self::Drift {

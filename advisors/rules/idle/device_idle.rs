@@ -3,11 +3,10 @@
 use knowledge::advice::AdviceKind;
 use profiler::evidence::HostKind;
 use profiler::evidence::idle::LAUNCH_FLOOR;
-use profiler::units::with_digits;
 
 use crate::finding::{Basis, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::idle::Gaps;
+use crate::rules::idle::{Gaps, time};
 
 /// See the card.
 #[derive(Debug)]
@@ -51,9 +50,9 @@ fn draft(context: &Context<'_>, gaps: &Gaps<'_>) -> Draft {
     let expected_ms = gaps.ms - floor_ms;
     let formula = format!(
         "{} idle, less {:.1} launches of {LAUNCH_FLOOR} that queued programs need as well: {}; low: half of it",
-        with_digits(gaps.ms, "ms"),
+        time(gaps.ms),
         gaps.count,
-        with_digits(expected_ms, "ms"),
+        time(expected_ms),
     );
     let mut caveats: Vec<String> = gaps.unseen().into_iter().collect();
     caveats.push(

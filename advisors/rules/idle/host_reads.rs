@@ -3,11 +3,10 @@
 use knowledge::advice::AdviceKind;
 use profiler::evidence::GapCause;
 use profiler::evidence::idle::LAUNCH_FLOOR;
-use profiler::units::with_digits;
 
 use crate::finding::{Basis, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::idle::Gaps;
+use crate::rules::idle::{Gaps, time};
 
 /// See the card.
 #[derive(Debug)]
@@ -44,7 +43,7 @@ fn draft(context: &Context<'_>, gaps: &Gaps<'_>) -> Draft {
     let floor_ms = gaps.floor_ms(gaps.count);
     let formula = format!(
         "{} of gaps that begin while the host waits for a result, less {:.1} launches of {LAUNCH_FLOOR}; low: half of it",
-        with_digits(gaps.ms, "ms"),
+        time(gaps.ms),
         gaps.count
     );
     Draft {

@@ -2,11 +2,11 @@
 
 use knowledge::advice::AdviceKind;
 use profiler::evidence::InsideIdle;
-use profiler::units::{Picos, percent, with_digits};
+use profiler::units::{Picos, percent};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::idle::MIN_SHARE;
+use crate::rules::idle::{MIN_SHARE, time};
 
 /// See the card.
 #[derive(Debug)]
@@ -61,12 +61,14 @@ fn draft(context: &Context<'_>, inside: &InsideIdle, barrier: Picos, share: f64)
         ),
         "stretches of 0.1 us or more within a program and without an operation, core in the middle",
     )];
+    // A twentieth and more is named.
+    let is_part = |time: Picos| time.0 >= inside.total_ps.0 / 20;
     let mut ops = Vec::new();
     for (what, time) in [
         ("before a program's first operation", inside.at_start_ps),
         ("after its last", inside.at_end_ps),
     ] {
-        if time.0 * 20 >= inside.total_ps.0 {
+        if is_part(time) {
             evidence.push(Exhibit::text(
                 what,
                 format!("{} a step", per_step(time)),
@@ -75,7 +77,7 @@ fn draft(context: &Context<'_>, inside: &InsideIdle, barrier: Picos, share: f64)
         }
     }
     for (op, time, count) in &inside.before {
-        if ops.len() == NAMED || time.0 * 20 < inside.total_ps.0 {
+        if ops.len() == NAMED || !is_part(*time) {
             break;
         }
         let times = *count as f64 / steps as f64;
@@ -96,7 +98,7 @@ fn draft(context: &Context<'_>, inside: &InsideIdle, barrier: Picos, share: f64)
     Draft {
         title: format!(
             "the cores wait inside programs without an operation: {} of each {} step",
-            with_digits(waits_ms, "ms"),
+            time(waits_ms),
             context.evidence.step_time()
         ),
         kind: AdviceKind::HostDispatch,
@@ -110,8 +112,8 @@ fn draft(context: &Context<'_>, inside: &InsideIdle, barrier: Picos, share: f64)
             basis: Basis::Measured,
             formula: format!(
                 "{} without an operation in a running program, less {} in {BARRIER}",
-                with_digits(all_ms, "ms"),
-                with_digits(all_ms * left, "ms")
+                time(all_ms),
+                time(all_ms * left)
             ),
             buckets: vec![Bucket::IdleInside],
         }),

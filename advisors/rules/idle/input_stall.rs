@@ -2,11 +2,10 @@
 
 use knowledge::advice::AdviceKind;
 use profiler::evidence::{GapCause, HostKind};
-use profiler::units::with_digits;
 
 use crate::finding::{Basis, Draft};
 use crate::rule::{Context, Rule};
-use crate::rules::idle::Gaps;
+use crate::rules::idle::{Gaps, time};
 
 /// See the card.
 #[derive(Debug)]
@@ -37,7 +36,7 @@ fn draft(gaps: &Gaps<'_>) -> Draft {
     let floor_ms = gaps.floor_ms(gaps.count);
     let formula = format!(
         "{} of gaps covered at least half by input or copies, less {:.1} launches; low: half of it",
-        with_digits(gaps.ms, "ms"),
+        time(gaps.ms),
         gaps.count
     );
     Draft {

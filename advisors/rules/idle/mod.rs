@@ -13,12 +13,12 @@ pub mod many_small_programs;
 use profiler::evidence::host::BetweenIdle;
 use profiler::evidence::idle::LAUNCH_FLOOR;
 use profiler::evidence::{GapCause, Spread};
-use profiler::units::{Picos, percent, with_digits};
+use profiler::units::{Picos, percent};
 
 use crate::finding::{Basis, Bucket, Claim, Exhibit};
 use crate::rule::Context;
 
-/// Idle time below this share of the time from step to step is not worth a line.
+/// Idle time that could go, below this share of the time from step to step, is not worth a line.
 const MIN_SHARE: f64 = 0.01;
 
 /// The causes that have a rule of their own.
@@ -28,6 +28,11 @@ const OWN_RULE: [&[GapCause]; 4] = [
     &[GapCause::HostRead],
     &[GapCause::TinyProgram],
 ];
+
+/// Milliseconds in the unit that shows them.
+fn time(ms: f64) -> Picos {
+    Picos((ms * 1e9) as u64)
+}
 
 /// Gaps between programs that share a cause, per step.
 struct Gaps<'e> {
@@ -55,11 +60,12 @@ impl<'e> Gaps<'e> {
                 .filter(|time| causes.contains(&time.cause))
         };
         let total: Picos = times().map(|time| time.total_ps).sum();
+        let count: usize = times().map(|time| time.gaps.count).sum();
         let share = between.share(total);
-        if share < MIN_SHARE || between.total_ps.0 == 0 {
+        let floor = Picos(LAUNCH_FLOOR.0.saturating_mul(count as u64));
+        if between.share(total.saturating_sub(floor)) < MIN_SHARE {
             return None;
         }
-        let count: usize = times().map(|time| time.gaps.count).sum();
         let spread = |of: fn(&Spread) -> Picos| times().map(move |time| of(&time.gaps));
         Some(Self {
             between,
@@ -106,7 +112,7 @@ impl<'e> Gaps<'e> {
     fn title_part(&self) -> String {
         format!(
             "{} of each {} from step to step",
-            with_digits(self.ms, "ms"),
+            time(self.ms),
             Picos(self.between.window_ps.0 / self.between.steps.max(1) as u64)
         )
     }
