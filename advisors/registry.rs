@@ -36,6 +36,19 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::kernels::naive_attention::NaiveAttention,
     &rules::matmul::weight_bound_decode::WeightBoundDecode,
     &rules::matmul::small_expert_matmul::SmallExpertMatmul,
+    &rules::capture::truncated::TruncatedCapture,
+    &rules::capture::missing_hlo::MissingHlo,
+    &rules::capture::missing_steps::MissingSteps,
+    &rules::capture::asymmetric_cores::AsymmetricCores,
+    &rules::capture::rates_above_peak::RatesAbovePeak,
+    &rules::capture::unsteady_steps::UnsteadySteps,
+    &rules::idle::device_idle::DeviceIdle,
+    &rules::idle::many_small_programs::ManySmallPrograms,
+    &rules::idle::compile_during_capture::CompileDuringCapture,
+    &rules::idle::input_stall::InputStall,
+    &rules::idle::idle_inside::IdleInside,
+    &rules::idle::host_reads::HostReads,
+    &rules::memory::exposed_host_offload::ExposedHostOffload,
 ];
 
 /// The rule of that code or name, in any case.

@@ -4,6 +4,8 @@
 //! a new [`SCHEMA_VERSION`]. Every time names its unit. `xprof_compat` holds XProf's own figures
 //! where ours differ on purpose.
 
+pub mod host;
+
 use std::collections::BTreeMap;
 
 use profiler::evidence::peaks::{ChipBasis, Peak};
@@ -54,6 +56,12 @@ pub struct Report {
     /// Collectives that ran in the steps, the most exposed first; equal ones are one row.
     #[serde(default)]
     pub collectives: Vec<CollectiveRow>,
+    /// What the host did while the cores had no program.
+    #[serde(default)]
+    pub host: Option<host::HostSummary>,
+    /// Functions that ran as several programs, one for each shape.
+    #[serde(default)]
+    pub families: Vec<host::ProgramFamily>,
     /// Device memory at its fullest, where the profile tells.
     pub memory: Option<MemorySummary>,
     /// What the readers noticed.
@@ -349,6 +357,8 @@ impl Report {
             combined_saving_ms: ranked.combined_ms,
             modules: module_summaries(evidence),
             collectives: collective_rows(evidence),
+            host: host::host_summary(evidence),
+            families: host::families(evidence),
             memory: evidence.memory_peak().map(|peak| MemorySummary {
                 peak_bytes: peak.used_bytes,
                 reserved_bytes: peak.reserved_bytes,

@@ -4,5 +4,7 @@ pub mod collectives;
 pub mod kernels;
 pub mod layout;
 pub mod matmul;
+pub mod capture;
+pub mod idle;
 pub mod memory;
 pub mod ops;

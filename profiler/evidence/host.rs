@@ -224,7 +224,8 @@ impl Spans {
                 spans.entry(kind).or_default().push((start, end));
                 let inside = gaps.within(start, end);
                 if inside > 0 {
-                    *named.entry(kind).or_default().entry(name).or_default() += inside;
+                    let sum = named.entry(kind).or_default().entry(name).or_default();
+                    *sum = sum.saturating_add(inside);
                 }
             }
         }
@@ -240,7 +241,8 @@ impl Spans {
     fn reads(&self, session: &Session) -> HostReads {
         let mut names: BTreeMap<NameId, u64> = BTreeMap::new();
         for (start, end, name) in &self.reads {
-            *names.entry(*name).or_default() += end - start;
+            let sum = names.entry(*name).or_default();
+            *sum = sum.saturating_add(end - start);
         }
         HostReads {
             count: self.reads.len(),
@@ -466,4 +468,25 @@ fn compiles(
         }
     }
     joined
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Ruler;
+    use crate::intervals::Intervals;
+
+    proptest! {
+        #[test]
+        fn a_ruler_measures_what_clipping_leaves(
+            spans in prop::collection::vec((0u64..200, 0u64..30), 0..20),
+            start in 0u64..220,
+            length in 0u64..60,
+        ) {
+            let intervals = Intervals::union(spans.into_iter().map(|(s, d)| (s, s + d)));
+            let clipped = intervals.clip((start, start + length)).total_ps();
+            prop_assert_eq!(Ruler::new(&intervals).within(start, start + length), clipped);
+        }
+    }
 }

@@ -16,6 +16,9 @@ pub const LAUNCH_FLOOR: Picos = Picos(5_000_000);
 /// A program whose median run is shorter than this does next to nothing: launching it costs more.
 pub const TINY_PROGRAM: Picos = Picos(50_000_000);
 
+/// Operations follow each other after a clock tick or two; that is no wait.
+pub const MIN_WAIT: Picos = Picos(100_000);
+
 /// The idle time of one core within the window of its whole steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoreIdle {
@@ -128,7 +131,7 @@ pub struct InsideIdle {
     pub steps: usize,
     /// Length of the window.
     pub window_ps: Picos,
-    /// The stretches.
+    /// The stretches of [`MIN_WAIT`] or more.
     pub waits: Spread,
     /// All of them together.
     pub total_ps: Picos,
@@ -160,7 +163,7 @@ pub fn inside_idle(session: &Session, cores: &[CoreIdle]) -> Option<InsideIdle> 
     let mut at_start_ps = Picos(0);
     let mut at_end_ps = Picos(0);
     let mut before: BTreeMap<OpId, (Picos, usize)> = BTreeMap::new();
-    for (start, end) in core.inside.spans() {
+    for (start, end) in long(&core.inside) {
         let time = Picos(end - start);
         let next = device.ops.start_ps.partition_point(|op| op < end);
         let next_op = device.ops.start_ps.get(next).filter(|op| *op == end);
@@ -188,13 +191,17 @@ pub fn inside_idle(session: &Session, cores: &[CoreIdle]) -> Option<InsideIdle> 
         device: core.device,
         steps: core.steps,
         window_ps: core.window(),
-        waits: spread(&core.inside),
+        waits: Spread::of(long(&core.inside).map(|(s, e)| Picos(e - s))),
         total_ps: Picos(core.inside.total_ps()),
         marked: marked(session, device, &core.inside),
         at_start_ps,
         at_end_ps,
         before,
     })
+}
+
+fn long(waits: &Intervals) -> impl Iterator<Item = &(u64, u64)> {
+    waits.spans().iter().filter(|(s, e)| e - s >= MIN_WAIT.0)
 }
 
 fn marked(session: &Session, device: &Device, waits: &Intervals) -> Vec<(String, Picos)> {

@@ -5,6 +5,8 @@ mod collectives;
 mod kernels;
 mod layout;
 mod matmul;
+mod capture;
+mod idle;
 mod memory;
 mod ops;
 
