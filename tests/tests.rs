@@ -5,4 +5,5 @@ mod real_profiles;
 mod robustness;
 mod rules;
 mod support;
+mod web;
 mod xprof_agreement;
