@@ -4,6 +4,8 @@
 //! a new [`SCHEMA_VERSION`]. Every time names its unit. `xprof_compat` holds XProf's own figures
 //! where ours differ on purpose.
 
+pub mod host;
+
 use std::collections::BTreeMap;
 
 use profiler::evidence::peaks::{ChipBasis, Peak};
@@ -51,6 +53,15 @@ pub struct Report {
     pub combined_saving_ms: f64,
     /// Programs that ran.
     pub modules: Vec<ModuleSummary>,
+    /// Collectives that ran in the steps, the most exposed first; equal ones are one row.
+    #[serde(default)]
+    pub collectives: Vec<CollectiveRow>,
+    /// What the host did while the cores had no program.
+    #[serde(default)]
+    pub host: Option<host::HostSummary>,
+    /// Functions that ran as several programs, one for each shape.
+    #[serde(default)]
+    pub families: Vec<host::ProgramFamily>,
     /// Device memory at its fullest, where the profile tells.
     pub memory: Option<MemorySummary>,
     /// What the readers noticed.
@@ -224,6 +235,45 @@ pub struct ModuleSummary {
     pub has_hlo: bool,
 }
 
+/// Collectives of one kind, form, size, axis and source line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CollectiveRow {
+    /// `all-reduce`, `all-gather` and so on.
+    pub kind: String,
+    /// `blocking`, `async` or `carried by a fusion`.
+    pub form: String,
+    /// Name of the first, the most exposed.
+    pub name: String,
+    /// Its program.
+    pub module: String,
+    /// How many instructions the row stands for.
+    pub instructions: usize,
+    /// Who takes part, in words.
+    pub groups: String,
+    /// Devices in a group, where known.
+    pub group_size: Option<u64>,
+    /// `ICI`, `within a chip` or `DCN`.
+    pub fabric: String,
+    /// Bytes without padding: an all-gather's result, a reduce-scatter's operand, else the operand.
+    pub payload_bytes: Option<f64>,
+    /// Bytes that a device sends in one execution (ring).
+    pub wire_bytes: Option<f64>,
+    /// Executions a step, mean over cores.
+    pub executions_per_step: f64,
+    /// Time that the core waits in them, mean over cores, ms a step.
+    pub exposed_ms_per_step: f64,
+    /// Of that the transfer: what the core spends that waits least, ms a step.
+    pub transfer_ms_per_step: f64,
+    /// From start to done, ms a step; absent for blocking ones.
+    pub in_flight_ms_per_step: Option<f64>,
+    /// Wire bytes over transfer time, GB/s (10⁹); a lower bound for asynchronous ones.
+    pub bus_gb_per_s: Option<f64>,
+    /// `file:line`, empty where unknown.
+    pub source: String,
+    /// The framework's op of the first.
+    pub framework_op: String,
+}
+
 /// Device memory at its fullest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MemorySummary {
@@ -306,6 +356,9 @@ impl Report {
             findings: ranked.findings,
             combined_saving_ms: ranked.combined_ms,
             modules: module_summaries(evidence),
+            collectives: collective_rows(evidence),
+            host: host::host_summary(evidence),
+            families: host::families(evidence),
             memory: evidence.memory_peak().map(|peak| MemorySummary {
                 peak_bytes: peak.used_bytes,
                 reserved_bytes: peak.reserved_bytes,
@@ -552,6 +605,67 @@ fn module_summaries(evidence: &Evidence<'_>) -> Vec<ModuleSummary> {
         }
     };
     evidence.modules.iter().map(summary).collect()
+}
+
+fn collective_rows(evidence: &Evidence<'_>) -> Vec<CollectiveRow> {
+    let session = evidence.session;
+    let mut rows: Vec<(CollectiveRow, Option<f64>)> = Vec::new();
+    let mut positions: BTreeMap<(String, Option<u64>), usize> = BTreeMap::new();
+    for collective in evidence.collectives.list.iter().filter(|c| c.count > 0.0) {
+        let op = session.op(collective.main_op());
+        let in_flight = collective.in_flight_ps;
+        // Rates do not add: wire bytes and the time that they took do.
+        let time = collective
+            .bus_gb_per_s
+            .zip(collective.wire_bytes)
+            .map(|(rate, bytes)| bytes * collective.count / rate);
+        let row = CollectiveRow {
+            kind: collective.kind.name().to_owned(),
+            form: collective.form.name().to_owned(),
+            name: op.name.clone(),
+            module: op
+                .module
+                .and_then(|id| session.modules.get(id as usize))
+                .map(|module| module.name.clone())
+                .unwrap_or_default(),
+            instructions: 1,
+            groups: collective.groups.to_string(),
+            group_size: collective.groups.size,
+            fabric: collective.fabric.name().to_owned(),
+            payload_bytes: collective.payload_bytes,
+            wire_bytes: collective.wire_bytes,
+            executions_per_step: collective.count,
+            exposed_ms_per_step: collective.exposed_ps / 1e9,
+            transfer_ms_per_step: collective.transfer_ps / 1e9,
+            in_flight_ms_per_step: in_flight.map(|ps| ps / 1e9),
+            bus_gb_per_s: collective.bus_gb_per_s,
+            source: collective.source.clone(),
+            framework_op: op.framework_op.clone(),
+        };
+        let text =
+            [&row.kind, &row.form, &row.module, &row.groups, &row.source].map(String::as_str);
+        let key = (text.join("|"), row.payload_bytes.map(f64::to_bits));
+        let Some((sum, total)) = positions.get(&key).and_then(|at| rows.get_mut(*at)) else {
+            positions.insert(key, rows.len());
+            rows.push((row, time));
+            continue;
+        };
+        sum.instructions += 1;
+        sum.executions_per_step += row.executions_per_step;
+        sum.exposed_ms_per_step += row.exposed_ms_per_step;
+        sum.transfer_ms_per_step += row.transfer_ms_per_step;
+        sum.in_flight_ms_per_step = add(sum.in_flight_ms_per_step, row.in_flight_ms_per_step);
+        *total = add(*total, time);
+        let sent = sum.wire_bytes.map(|bytes| bytes * sum.executions_per_step);
+        sum.bus_gb_per_s = sent.zip(*total).map(|(bytes, time)| bytes / time);
+    }
+    let mut rows: Vec<CollectiveRow> = rows.into_iter().map(|(row, _)| row).collect();
+    rows.sort_by(|a, b| b.exposed_ms_per_step.total_cmp(&a.exposed_ms_per_step));
+    rows
+}
+
+fn add(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    a.zip(b).map(|(a, b)| a + b)
 }
 
 fn xprof_compat(figures: &XprofFigures) -> XprofCompat {

@@ -9,11 +9,13 @@
 //! for one bad part: what could not be read is in the [`note::Notes`].
 
 pub mod chip;
+pub mod diff;
 pub mod evidence;
 pub mod intervals;
 pub mod memory;
 pub mod note;
 pub mod program;
+pub mod roofline_session;
 pub mod session;
 pub mod session_builder;
 pub mod source;

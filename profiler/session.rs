@@ -102,6 +102,8 @@ pub struct StatedPeaks {
     pub peak_cmem_write_gb_per_s: Option<f64>,
     /// Whether two TensorCores act as one device.
     pub has_megacore: Option<bool>,
+    /// Whether VMEM counts as a memory of its own in XProf's roofline.
+    pub has_merged_vmem: Option<bool>,
 }
 
 /// Spans on one line, sorted by start.
@@ -125,6 +127,13 @@ impl Track {
         self.start_ps.push(start_ps);
         self.duration_ps.push(duration_ps);
         self.id.push(id);
+    }
+
+    /// Makes room for that many more spans.
+    pub fn reserve(&mut self, spans: usize) {
+        self.start_ps.reserve(spans);
+        self.duration_ps.reserve(spans);
+        self.id.reserve(spans);
     }
 
     /// Number of spans.

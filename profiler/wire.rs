@@ -160,7 +160,7 @@ impl<'a> Message<'a> {
 impl<'a> Iterator for Message<'a> {
     type Item = (u32, Value<'a>);
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.at >= self.bytes.len() {
             return None;

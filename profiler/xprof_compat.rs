@@ -108,6 +108,8 @@ struct Sum {
 struct Peaks {
     gflops: f64,
     gib_per_s: [f64; 5],
+    /// Whether the roofline counts VMEM.
+    merged_vmem: bool,
 }
 
 /// Bytes of all executions: all, then HBM, CMEM read, CMEM write, VMEM read, VMEM write.
@@ -245,15 +247,14 @@ fn ratio(a: f64, b: f64) -> f64 {
 }
 
 fn flops_of(op: &Op, sum: &Sum) -> (f64, f64) {
-    let (flops, model_flops) = if op.category == "custom-call" {
-        (sum.event_flops as f64, sum.event_model_flops as f64)
-    } else {
-        let count = sum.occurrences as f64;
-        (
-            op.flops.unwrap_or(0) as f64 * count,
-            op.model_flops.unwrap_or(0) as f64 * count,
-        )
-    };
+    let count = sum.occurrences as f64;
+    let mut flops = op.flops.unwrap_or(0) as f64 * count;
+    let mut model_flops = op.model_flops.unwrap_or(0) as f64 * count;
+    // A custom call may state its cost anew with each execution.
+    if sum.event_flops > 0 || sum.event_model_flops > 0 {
+        flops = sum.event_flops as f64;
+        model_flops = sum.event_model_flops as f64;
+    }
     (
         flops,
         if model_flops == 0.0 {
@@ -267,14 +268,11 @@ fn flops_of(op: &Op, sum: &Sum) -> (f64, f64) {
 fn traffic_of(op: &Op, sum: &Sum) -> Traffic {
     let count = sum.occurrences as f64;
     let mut traffic = Traffic {
-        all: if op.category == "custom-call" {
-            sum.event_bytes as f64
-        } else {
-            op.bytes_accessed.unwrap_or(0) as f64 * count
-        },
+        all: op.bytes_accessed.unwrap_or(0) as f64 * count,
         ..Traffic::default()
     };
-    if op.category == "custom-call" {
+    if sum.event_bytes > 0 {
+        traffic.all = sum.event_bytes as f64;
         return traffic;
     }
     for access in &op.accesses {
@@ -307,6 +305,7 @@ fn peaks_of(session: &Session) -> Option<Peaks> {
             gib(stated.peak_vmem_read_gb_per_s),
             gib(stated.peak_vmem_write_gb_per_s),
         ],
+        merged_vmem: stated.has_merged_vmem == Some(true),
     })
 }
 
@@ -345,20 +344,27 @@ fn row(
     }
 }
 
-/// The most used resource and its utilisation; the first of equals.
+/// The most used resource (the first of equals), and the efficiency that the roofline shows: the
+/// largest utilisation, of which VMEM's counts only where it is merged.
 fn bound(gflops: f64, gib_per_s: &[f64; 5], peaks: &Peaks) -> (&'static str, f64) {
-    let mut best = ("Unknown", 0.0);
     let compute = ratio(gflops, peaks.gflops);
-    if compute > best.1 {
-        best = ("Compute", compute);
-    }
-    for ((name, rate), peak) in RESOURCES.iter().zip(gib_per_s).zip(peaks.gib_per_s) {
+    let mut best = if compute > 0.0 {
+        ("Compute", compute)
+    } else {
+        ("Unknown", 0.0)
+    };
+    let mut efficiency = compute;
+    let resources = RESOURCES.iter().zip(gib_per_s).zip(peaks.gib_per_s);
+    for (i, ((name, rate), peak)) in resources.enumerate() {
         let used = ratio(*rate, peak);
         if used > best.1 {
             best = (name, used);
         }
+        if i < 3 || peaks.merged_vmem {
+            efficiency = efficiency.max(used);
+        }
     }
-    best
+    (best.0, efficiency)
 }
 
 fn program_row(flops: f64, traffic: &Traffic, peaks: &Peaks, total_ps: u64) -> ProgramRow {
@@ -384,7 +390,7 @@ fn duty_cycle_percent(session: &Session) -> f64 {
         .collect();
     let mut chips: BTreeMap<(u32, u32), Vec<&Device>> = BTreeMap::new();
     for device in &session.devices {
-        if device.kind == CoreKind::TensorCore {
+        if device.kind != CoreKind::Cpu {
             let chip = device.chip_on_host.unwrap_or(device.ordinal);
             chips.entry((device.host, chip)).or_default().push(device);
         }

@@ -1,5 +1,6 @@
 //! The suite: behaviour through public interfaces.
 
+mod cli;
 mod layering;
 mod real_profiles;
 mod robustness;

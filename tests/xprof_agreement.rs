@@ -109,7 +109,9 @@ fn compare(name: &str, session: &Session, xprof: &Value) {
             &label("operational_intensity"),
         );
         assert_eq!(op.bound_by, row["bound_by"], "{}", label("bound_by"));
-        if let Some(row) = efficiency.get(&key) {
+        // Of several hosts XProf 2.24 forgets the VMEM peaks in the roofline, not in hlo_stats.
+        let forgotten = session.hosts.len() > 1 && op.bound_by.starts_with("VMEM");
+        if let Some(row) = efficiency.get(&key).filter(|_| !forgotten) {
             close(
                 op.roofline_efficiency,
                 number(row, "roofline_efficiency"),

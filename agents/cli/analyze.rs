@@ -6,8 +6,8 @@ use advisors::registry::RULES;
 use advisors::{Report, Severity};
 use anyhow::{Result, bail};
 
-use crate::cli::ReportFormat;
 use crate::cli::input::InputArgs;
+use crate::cli::{ReportFormat, output};
 use crate::exit;
 use crate::render;
 
@@ -29,6 +29,11 @@ pub struct Args {
     /// Show all evidence of each finding.
     #[arg(long, short)]
     verbose: bool,
+
+    /// Folder that source paths of the profile begin with and those of the repository do not, for
+    /// SARIF.
+    #[arg(long, value_name = "DIR")]
+    source_root: Option<String>,
 }
 
 /// When findings make the command fail.
@@ -87,7 +92,8 @@ impl Threshold {
 /// # Errors
 /// On bad input, or when the result cannot be written.
 pub fn run(args: &Args) -> Result<u8> {
-    let session = args.input.load()?;
+    let mut session = args.input.load()?;
+    args.input.price_if_hlo_alone(&mut session)?;
     args.input.require_tpu(&session)?;
     let evidence = args.input.evidence(&session);
     if evidence.ops.is_empty() && evidence.modules.is_empty() {
@@ -97,15 +103,21 @@ pub fn run(args: &Args) -> Result<u8> {
         );
     }
     let report = Report::new(&evidence, RULES);
-    let mut out = anstream::stdout().lock();
     match args.format {
-        ReportFormat::Text => render::text::report(&mut out, &report, args.verbose)?,
-        ReportFormat::Json => {
-            serde_json::to_writer_pretty(&mut out, &report)?;
-            writeln!(out)?;
+        ReportFormat::Text => {
+            output::write(|out| render::text::report(out, &report, args.verbose))?;
+        }
+        ReportFormat::Json => output::json(&report)?,
+        ReportFormat::Markdown => {
+            output::write(|out| render::markdown::report(out, &report, args.verbose))?;
+        }
+        ReportFormat::Sarif => {
+            let root = args.source_root.as_deref();
+            output::json(&render::sarif::log(&report, RULES, root))?;
         }
         ReportFormat::Html => {
-            out.write_all(web::report_html(&report, Some(&evidence)).as_bytes())?;
+            let page = web::report_html(&report, Some(&evidence));
+            output::write(|out| out.write_all(page.as_bytes()))?;
         }
     }
     let reached = args

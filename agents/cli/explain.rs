@@ -5,7 +5,7 @@ use std::io::Write as _;
 use advisors::registry::{RULES, find};
 use anyhow::{Result, bail};
 
-use crate::cli::Format;
+use crate::cli::{Format, output};
 use crate::exit;
 
 /// Arguments of `explain`.
@@ -29,16 +29,12 @@ pub fn run(args: &Args) -> Result<u8> {
         let known: Vec<_> = RULES.iter().map(|rule| rule.code()).collect();
         bail!("no rule {:?}; there are {}", args.rule, known.join(", "));
     };
-    let mut out = anstream::stdout().lock();
     match args.format {
-        Format::Text => out.write_all(rule.card().as_bytes())?,
-        Format::Json => {
-            let card = serde_json::json!({
-                "code": rule.code(), "name": rule.name(), "card_markdown": rule.card(),
-            });
-            serde_json::to_writer_pretty(&mut out, &card)?;
-            writeln!(out)?;
-        }
+        Format::Text => output::write(|out| out.write_all(rule.card().as_bytes()))?,
+        Format::Json => output::json(&serde_json::json!({
+            "schema_version": 1,
+            "code": rule.code(), "name": rule.name(), "card_markdown": rule.card(),
+        }))?,
     }
     Ok(exit::OK)
 }

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use profiler::chip::Generation;
 use profiler::evidence::Evidence;
+use profiler::note::NoteLevel;
 use profiler::session::{CoreKind, Session};
 use profiler::source::{LoadOptions, load};
 
@@ -30,7 +31,7 @@ pub struct InputArgs {
     pub strict: bool,
 }
 
-fn parse_chip(name: &str) -> Result<Generation, String> {
+pub(crate) fn parse_chip(name: &str) -> Result<Generation, String> {
     Generation::parse(name).ok_or_else(|| {
         let known: Vec<_> = Generation::ALL.iter().map(|chip| chip.name()).collect();
         format!("unknown chip; known are {}", known.join(", "))
@@ -53,12 +54,41 @@ impl InputArgs {
             let warnings: Vec<String> = session
                 .notes
                 .iter()
-                .filter(|note| note.level == profiler::note::NoteLevel::Warning)
+                .filter(|note| note.level == NoteLevel::Warning)
                 .map(|note| note.message)
                 .collect();
             bail!("--strict: {}", warnings.join("; "));
         }
         Ok(session)
+    }
+
+    /// Prints what could not be read, for commands whose result does not tell.
+    pub fn warn(&self, session: &Session) {
+        use std::io::Write as _;
+        let style = anstyle::AnsiColor::Yellow.on_default().bold();
+        let warnings = session
+            .notes
+            .iter()
+            .filter(|note| note.level == NoteLevel::Warning);
+        for note in warnings {
+            let message = crate::render::safe::clean(&note.message);
+            let _ = writeln!(anstream::stderr(), "{style}warning{style:#}: {message}");
+        }
+    }
+
+    /// Fails for a profile of another accelerator: what its host lines show is not what ran.
+    ///
+    /// # Errors
+    /// When there is a device plane of another kind and none of a TPU.
+    pub fn refuse_foreign(&self, session: &Session) -> Result<()> {
+        let has_tpu = session.tensor_cores().next().is_some();
+        match session.foreign_planes.first() {
+            Some(plane) if !has_tpu => bail!(
+                "{} is not a TPU profile: it has {plane} and no /device:TPU plane; tpu-tune analyzes TPU runs only",
+                self.shown()
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// Gathers the evidence of a session.
@@ -67,21 +97,36 @@ impl InputArgs {
         Evidence::gather(session, self.chip, knowledge::chips::chips())
     }
 
+    /// Prices programs by the roofline where there is HLO but no trace.
+    ///
+    /// # Errors
+    /// When the chip to price them for is not named.
+    pub fn price_if_hlo_alone(&self, session: &mut Session) -> Result<()> {
+        if session.programs.is_empty() || !session.devices.is_empty() || !session.threads.is_empty()
+        {
+            return Ok(());
+        }
+        let Some(chip) = self.chip else {
+            bail!(
+                "{} is a program without a trace: name the chip to price it for, as in --chip v6e",
+                self.shown()
+            );
+        };
+        profiler::roofline_session::price(session, knowledge::chips::chip(chip));
+        Ok(())
+    }
+
     /// Fails unless a TPU core ran something.
     ///
     /// # Errors
     /// When there is none, saying what there is instead.
     pub fn require_tpu(&self, session: &Session) -> Result<()> {
+        self.refuse_foreign(session)?;
         let kinds = || session.devices.iter().map(|device| device.kind);
         if kinds().any(|kind| kind == CoreKind::TensorCore) {
             return Ok(());
         }
         let path = self.shown();
-        if let Some(plane) = session.foreign_planes.first() {
-            bail!(
-                "{path} is not a TPU profile: it has {plane} and no /device:TPU plane; tpu-tune analyzes TPU runs only"
-            );
-        }
         if kinds().any(|kind| kind == CoreKind::Cpu) {
             bail!(
                 "{path} has no TPU plane: it is a profile of XLA on a CPU, which says nothing of a TPU; `tpu-tune ops`, `steps` and `diff` read it"

@@ -1,9 +1,12 @@
 //! The command line: one file a command.
 
 pub mod analyze;
+pub mod diff;
 pub mod explain;
 pub mod input;
+pub mod memory;
 pub mod ops;
+pub mod output;
 pub mod rules;
 pub mod steps;
 
@@ -16,7 +19,7 @@ use crate::exit;
 
 /// Finds, quantifies and proves what makes a TPU program slow.
 #[derive(Debug, Parser)]
-#[command(name = "tpu-tune", version, max_term_width = 100)]
+#[command(name = "tpu-tune", version, max_term_width = 80)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -30,6 +33,10 @@ enum Command {
     Ops(ops::Args),
     /// List steps: time, period, spread, by core.
     Steps(steps::Args),
+    /// Compare two runs: which operations took more or less of a step.
+    Diff(diff::Args),
+    /// Show device memory at its fullest, and what filled it.
+    Memory(memory::Args),
     /// Print a rule's card.
     Explain(explain::Args),
     /// List all rules.
@@ -42,13 +49,29 @@ pub enum ReportFormat {
     /// For people, at a terminal.
     #[default]
     Text,
-    /// For programs.
+    /// For programs; agents/schema/report.v1.schema.json describes it.
     Json,
+    /// For pull requests and job summaries.
+    Markdown,
+    /// SARIF 2.1.0, for code scanning.
+    Sarif,
     /// For people, in a browser: one file that needs no network.
     Html,
 }
 
-/// How results are written.
+/// How tables are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum TableFormat {
+    /// For people, at a terminal.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+    /// For pull requests and job summaries.
+    Markdown,
+}
+
+/// How what is neither report nor table is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people, at a terminal.
@@ -76,6 +99,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Analyze(args) => analyze::run(&args),
         Command::Ops(args) => ops::run(&args),
         Command::Steps(args) => steps::run(&args),
+        Command::Diff(args) => diff::run(&args),
+        Command::Memory(args) => memory::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Rules(args) => rules::run(&args),
     };
@@ -89,10 +114,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Prints an error for a person.
+/// Prints an error for a person. It may quote a profile, so it is made safe.
 fn complain(message: &str) {
     use std::io::Write as _;
     let style = anstyle::AnsiColor::Red.on_default().bold();
+    let message = crate::render::safe::clean(message);
     let _ = writeln!(anstream::stderr(), "{style}error{style:#}: {message}");
 }
 

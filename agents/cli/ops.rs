@@ -1,17 +1,16 @@
 //! `tpu-tune ops`: the table of operations.
 
-use std::io::Write as _;
-
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use profiler::evidence::{BoundBy, Evidence, OpProfile};
+use profiler::evidence::{BoundBy, Evidence, OpClass, OpProfile};
 use serde_json::json;
 
-use crate::cli::Format;
 use crate::cli::input::InputArgs;
+use crate::cli::{TableFormat, output};
 use crate::exit;
+use crate::render::page::Page;
+use crate::render::summary;
 use crate::render::table::{Align, Table};
-use crate::render::text;
 
 /// Arguments of `ops`.
 #[derive(Debug, clap::Args)]
@@ -21,7 +20,7 @@ pub struct Args {
 
     /// How the table is written.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: TableFormat,
 
     /// Order of the rows.
     #[arg(long, value_enum, default_value_t)]
@@ -67,6 +66,8 @@ enum Sort {
 /// On bad input, or when no operation ran.
 pub fn run(args: &Args) -> Result<u8> {
     let session = args.input.load()?;
+    args.input.refuse_foreign(&session)?;
+    args.input.warn(&session);
     let evidence = args.input.evidence(&session);
     if evidence.ops.is_empty() {
         bail!(
@@ -84,21 +85,11 @@ pub fn run(args: &Args) -> Result<u8> {
     if args.limit > 0 {
         rows.truncate(args.limit);
     }
-    let mut out = anstream::stdout().lock();
-    match args.format {
-        Format::Text => {
-            write_text(&mut out, &evidence, &rows)?;
-            if rows.len() < found {
-                writeln!(out, "\n{} of {found} operations; all with -n 0", rows.len())?;
-            }
-        }
-        Format::Json => {
-            let ops: Vec<_> = rows.iter().map(|op| as_json(&evidence, op)).collect();
-            let table = json!({ "schema_version": 1, "found": found, "ops": ops });
-            serde_json::to_writer_pretty(&mut out, &table)?;
-            writeln!(out)?;
-        }
-    }
+    let page = page(&evidence, &rows, found);
+    output::page(args.format, &page, || {
+        let ops: Vec<_> = rows.iter().map(|op| as_json(&evidence, op)).collect();
+        json!({ "schema_version": 1, "found": found, "ops": ops })
+    })?;
     Ok(exit::OK)
 }
 
@@ -153,42 +144,61 @@ fn bound_name(op: &OpProfile) -> &'static str {
     }
 }
 
-fn write_text(
-    out: &mut impl std::io::Write,
-    evidence: &Evidence<'_>,
-    rows: &[&OpProfile],
-) -> std::io::Result<()> {
+fn page(evidence: &Evidence<'_>, rows: &[&OpProfile], found: usize) -> Page {
     let mut table = Table::new([
         ("operation", Align::Left),
         ("class", Align::Left),
-        ("n/step", Align::Right),
-        ("ms/step", Align::Right),
+        ("n", Align::Right),
+        ("ms", Align::Right),
         ("%", Align::Right),
         ("TFLOP/s", Align::Right),
         ("GB/s", Align::Right),
-        ("bound", Align::Left),
-        ("% roof", Align::Right),
+        ("roofline", Align::Right),
     ]);
-    let rate = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0}"));
     for op in rows {
-        let known = op.roofline.bound_by != BoundBy::Unknown && op.roofline.efficiency > 0.0;
+        let rate = |value: Option<f64>| match value {
+            // Adding zero takes the sign from a zero.
+            Some(value) if !is_hidden(op) => format!("{:.0}", value + 0.0),
+            _ => "-".to_owned(),
+        };
         table.row([
-            text::shorten(&text::clean(&evidence.session.op(op.id).name), 26),
+            evidence.session.op(op.id).name.clone(),
             op.class.name().to_owned(),
-            text::count(op.step_occurrences),
+            summary::count(op.step_occurrences),
             format!("{:.3}", op.step_self_ms()),
             format!("{:.1}", 100.0 * evidence.share_of_step(op.step_self_ps)),
             rate(op.tflops()),
             rate(op.hbm_gb_per_s()),
-            bound_name(op).to_owned(),
-            if known {
-                format!("{:.0}", 100.0 * op.roofline.efficiency)
-            } else {
-                "-".to_owned()
-            },
+            roofline(op),
         ]);
     }
-    table.write(out)
+    let mut page = Page::new();
+    page.table(table);
+    let shown = if rows.len() < found {
+        format!("{} of {found} operations, all with -n 0", rows.len())
+    } else {
+        format!("{found} operations")
+    };
+    page.sentence(format!(
+        "{shown}. A step, mean over cores: n executions, ms of self time, % of the step's {:.3} ms. GB/s of HBM. roofline: least time of the resource that limits it as % of the time that it took.",
+        evidence.step_time().as_ms()
+    ));
+    page
+}
+
+/// Whether an asynchronous copy ran beside other operations: the wait for it is shorter than the
+/// copy itself and says nothing of its rate.
+fn is_hidden(op: &OpProfile) -> bool {
+    matches!(op.class, OpClass::AsyncCopy(_)) && op.roofline.efficiency > 1.0
+}
+
+/// How close to the roofline, and what limits it.
+fn roofline(op: &OpProfile) -> String {
+    let share = op.roofline.efficiency;
+    if op.roofline.bound_by == BoundBy::Unknown || share <= 0.0 || is_hidden(op) {
+        return "-".to_owned();
+    }
+    format!("{:.0} {}", 100.0 * share, bound_name(op))
 }
 
 fn as_json(evidence: &Evidence<'_>, profile: &OpProfile) -> serde_json::Value {

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use advisors::registry::RULES;
 use anyhow::Result;
 
-use crate::cli::Format;
+use crate::cli::{Format, output};
 use crate::exit;
 use crate::render::table::{Align, Table};
 
@@ -22,15 +22,21 @@ pub struct Args {
 /// # Errors
 /// When the list cannot be written.
 pub fn run(args: &Args) -> Result<u8> {
-    let mut out = anstream::stdout().lock();
     match args.format {
         Format::Text => {
-            let mut table = Table::new([("code", Align::Left), ("rule", Align::Left)]);
+            let mut table = Table::new([
+                ("code", Align::Left),
+                ("rule", Align::Left),
+                ("what it finds", Align::Left),
+            ]);
             for rule in RULES {
-                table.row([rule.code().to_owned(), rule.name().to_owned()]);
+                let (code, name) = (rule.code().to_owned(), rule.name().to_owned());
+                table.row([code, name, rule.summary().to_owned()]);
             }
-            table.write(&mut out)?;
-            writeln!(out, "\n`tpu-tune explain CODE` prints a rule's card.")?;
+            output::write(|out| {
+                table.write(out)?;
+                writeln!(out, "\n`tpu-tune explain CODE` prints a rule's card.")
+            })?;
         }
         Format::Json => {
             let rules: Vec<_> = RULES
@@ -41,8 +47,7 @@ pub fn run(args: &Args) -> Result<u8> {
                     })
                 })
                 .collect();
-            serde_json::to_writer_pretty(&mut out, &rules)?;
-            writeln!(out)?;
+            output::json(&rules)?;
         }
     }
     Ok(exit::OK)

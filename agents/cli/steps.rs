@@ -1,16 +1,15 @@
 //! `tpu-tune steps`: steps by core.
 
-use std::io::Write as _;
-
 use anyhow::{Result, bail};
 use profiler::evidence::{Evidence, Spread, StepBasis};
 use serde_json::json;
 
-use crate::cli::Format;
 use crate::cli::input::InputArgs;
+use crate::cli::{TableFormat, output};
 use crate::exit;
+use crate::render::page::Page;
+use crate::render::summary;
 use crate::render::table::{Align, Table};
-use crate::render::text;
 
 /// Arguments of `steps`.
 #[derive(Debug, clap::Args)]
@@ -20,7 +19,7 @@ pub struct Args {
 
     /// How the steps are written.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: TableFormat,
 }
 
 /// Runs the command.
@@ -29,6 +28,8 @@ pub struct Args {
 /// On bad input, or when there is nothing to take steps from.
 pub fn run(args: &Args) -> Result<u8> {
     let session = args.input.load()?;
+    args.input.refuse_foreign(&session)?;
+    args.input.warn(&session);
     let evidence = args.input.evidence(&session);
     if evidence.steps.cores.is_empty() {
         bail!(
@@ -36,14 +37,7 @@ pub fn run(args: &Args) -> Result<u8> {
             args.input.shown()
         );
     }
-    let mut out = anstream::stdout().lock();
-    match args.format {
-        Format::Text => write_text(&mut out, &evidence)?,
-        Format::Json => {
-            serde_json::to_writer_pretty(&mut out, &as_json(&evidence))?;
-            writeln!(out)?;
-        }
-    }
+    output::page(args.format, &page(&evidence), || as_json(&evidence))?;
     Ok(exit::OK)
 }
 
@@ -52,27 +46,33 @@ fn basis(evidence: &Evidence<'_>) -> String {
         StepBasis::Markers => "step markers".to_owned(),
         StepBasis::ModuleRuns(module) => {
             let name = &evidence.session.modules[module as usize].name;
-            format!("runs of {}, no step markers", text::clean(name))
+            format!("runs of {name}, no step markers")
         }
         StepBasis::WholeCapture => "the whole capture as one step".to_owned(),
     }
 }
 
-fn write_text(out: &mut impl std::io::Write, evidence: &Evidence<'_>) -> std::io::Result<()> {
+fn page(evidence: &Evidence<'_>) -> Page {
     let steps = &evidence.steps;
-    writeln!(out, "Steps: {}", basis(evidence))?;
-    writeln!(
-        out,
-        "Time of a step, slowest core of each: {}",
-        text::spread(&steps.time)
-    )?;
+    let mut facts = vec![
+        ("Steps", basis(evidence)),
+        ("Time", summary::spread(&steps.time, "step")),
+        ("", "of each step the slowest core".to_owned()),
+    ];
     if steps.period.count > 0 {
-        writeln!(out, "Start to start: {}", text::spread(&steps.period))?;
+        facts.push(("Period", summary::spread(&steps.period, "period")));
     }
     if steps.cut > 0 {
-        writeln!(out, "{} left out: cut by an end of the capture", steps.cut)?;
+        let cut = format!("{} left out, cut by an end of the capture", steps.cut);
+        facts.push(("Cut", cut));
     }
-    writeln!(out)?;
+    let mut page = Page::new();
+    page.facts(
+        facts
+            .into_iter()
+            .map(|(label, words)| (label.to_owned(), words))
+            .collect(),
+    );
     let mut table = Table::new([
         ("core", Align::Left),
         ("steps", Align::Right),
@@ -93,7 +93,7 @@ fn write_text(out: &mut impl std::io::Write, evidence: &Evidence<'_>) -> std::io
             100.0 * t.busy_ps.0 as f64 / t.window_ps.0.max(1) as f64
         });
         table.row([
-            text::device_name(evidence.session, device),
+            summary::device_name(evidence.session, device),
             spread.count.to_string(),
             format!("{:.3}", spread.min_ps.as_ms()),
             format!("{:.3}", spread.median_ps.as_ms()),
@@ -102,8 +102,8 @@ fn write_text(out: &mut impl std::io::Write, evidence: &Evidence<'_>) -> std::io
             format!("{busy:.1}"),
         ]);
     }
-    table.write(out)?;
-    writeln!(out, "\nPrograms")?;
+    page.table(table);
+    page.heading("Programs");
     let mut table = Table::new([
         ("program", Align::Left),
         ("runs", Align::Right),
@@ -113,14 +113,15 @@ fn write_text(out: &mut impl std::io::Write, evidence: &Evidence<'_>) -> std::io
     ]);
     for run in &evidence.modules {
         table.row([
-            text::clean(&evidence.session.modules[run.module as usize].name),
+            evidence.session.modules[run.module as usize].name.clone(),
             run.time.count.to_string(),
             format!("{:.3}", run.time.median_ps.as_ms()),
             format!("{:.3}", run.time.p90_ps.as_ms()),
             format!("{:.3}", run.total_ps.as_ms()),
         ]);
     }
-    table.write(out)
+    page.table(table);
+    page
 }
 
 fn as_json(evidence: &Evidence<'_>) -> serde_json::Value {

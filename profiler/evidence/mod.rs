@@ -3,9 +3,14 @@
 //! Everything a rule needs, computed once. Pure and deterministic.
 
 pub mod class;
+pub mod clocks;
+pub mod collectives;
 pub mod cores;
+pub mod host;
+pub mod idle;
 pub mod ops;
 pub mod peaks;
+pub mod serving;
 pub mod steps;
 
 use rustc_hash::FxHashMap;
@@ -16,7 +21,11 @@ use crate::session::{ModuleId, OpId, Session};
 use crate::units::Picos;
 
 pub use class::{CollectiveKind, CopyRoute, OpClass};
+pub use clocks::Clocks;
+pub use collectives::{Collective, Collectives};
 pub use cores::{CoreTime, Gap};
+pub use host::{GapCause, HostEvidence, HostKind};
+pub use idle::InsideIdle;
 pub use ops::{BoundBy, OpProfile};
 pub use peaks::{Chip, Peaks};
 pub use steps::{Spread, StepBasis, Steps};
@@ -40,6 +49,16 @@ pub struct Evidence<'s> {
     pub ops: Vec<OpProfile>,
     /// Runs of each module that ran, longest total first.
     pub modules: Vec<ModuleRuns>,
+    /// Collectives that ran, and the load of each core.
+    pub collectives: Collectives,
+    /// The clocks of the hosts, aligned where that is possible.
+    pub clocks: Clocks,
+    /// What the host did, above all while no program ran.
+    pub host: HostEvidence,
+    /// Where a core waited inside its programs.
+    pub inside: Option<InsideIdle>,
+    /// Functions that were compiled for several shapes.
+    pub families: Vec<serving::Family>,
     index: Vec<Option<usize>>,
     names: FxHashMap<(Option<ModuleId>, &'s str), usize>,
     users: Vec<Vec<usize>>,
@@ -88,7 +107,12 @@ impl<'s> Evidence<'s> {
             }
         }
         let modules = module_runs(session);
-        Self {
+        let clocks = Clocks::align(session, modules.first().map(|runs| runs.module));
+        let idle = idle::core_idle(session, &steps);
+        let host = HostEvidence::gather(session, &idle);
+        let inside = idle::inside_idle(session, &idle);
+        let families = serving::families(session, &modules, &ops);
+        let mut evidence = Self {
             session,
             chip,
             peaks,
@@ -97,10 +121,17 @@ impl<'s> Evidence<'s> {
             gaps,
             ops,
             modules,
+            collectives: Collectives::default(),
+            clocks,
+            host,
+            inside,
+            families,
             index,
             names,
             users,
-        }
+        };
+        evidence.collectives = Collectives::find(&evidence);
+        evidence
     }
 
     /// The profile of an operation, if it ran.

@@ -78,10 +78,42 @@ impl Peaks {
         }
     }
 
+    /// Peaks of one device of a chip.
+    #[must_use]
+    pub fn of_facts(facts: &ChipFacts) -> Self {
+        let devices = f64::from(facts.devices_per_chip.value.max(1));
+        let rate = |dtype: &str| {
+            facts.peak_tflops_per_chip.get(dtype).map(|peak| Peak {
+                value: peak.value / devices,
+                source: peak.source.clone(),
+            })
+        };
+        let share = |figure: &Option<crate::chip::Sourced<f64>>, factor: f64| {
+            figure.as_ref().map(|f| Peak {
+                value: f.value * factor / devices,
+                source: f.source.clone(),
+            })
+        };
+        Self {
+            bf16_tflops: rate("bf16"),
+            fp8_tflops: rate("fp8"),
+            int8_tops: rate("int8"),
+            hbm_gb_per_s: share(&Some(facts.hbm_gb_per_s_per_chip.clone()), 1.0),
+            vmem_read_gb_per_s: None,
+            vmem_write_gb_per_s: None,
+            // The facts add both directions of all links.
+            ici_gb_per_s: share(&facts.ici_gb_per_s_per_chip, 0.5),
+            pcie_gb_per_s: share(&facts.pcie_gb_per_s_per_chip, 1.0),
+            hbm_bytes: share(&Some(facts.hbm_gib_per_chip.clone()), (1u64 << 30) as f64),
+        }
+    }
+
     /// Peaks of a device: what the profile states, else the chip's facts.
     #[must_use]
     pub fn of(session: &Session, chip: Option<&Chip>) -> Self {
-        let mut peaks = chip.map(|chip| from_facts(&chip.facts)).unwrap_or_default();
+        let mut peaks = chip
+            .map(|chip| Self::of_facts(&chip.facts))
+            .unwrap_or_default();
         let Some((_, device)) = session.tensor_cores().next() else {
             return peaks;
         };
@@ -120,34 +152,6 @@ impl Peaks {
             ),
         );
         peaks
-    }
-}
-
-fn from_facts(facts: &ChipFacts) -> Peaks {
-    let devices = f64::from(facts.devices_per_chip.value.max(1));
-    let rate = |dtype: &str| {
-        facts.peak_tflops_per_chip.get(dtype).map(|peak| Peak {
-            value: peak.value / devices,
-            source: peak.source.clone(),
-        })
-    };
-    let share = |figure: &Option<crate::chip::Sourced<f64>>, factor: f64| {
-        figure.as_ref().map(|f| Peak {
-            value: f.value * factor / devices,
-            source: f.source.clone(),
-        })
-    };
-    Peaks {
-        bf16_tflops: rate("bf16"),
-        fp8_tflops: rate("fp8"),
-        int8_tops: rate("int8"),
-        hbm_gb_per_s: share(&Some(facts.hbm_gb_per_s_per_chip.clone()), 1.0),
-        vmem_read_gb_per_s: None,
-        vmem_write_gb_per_s: None,
-        // The facts add both directions of all links.
-        ici_gb_per_s: share(&facts.ici_gb_per_s_per_chip, 0.5),
-        pcie_gb_per_s: share(&facts.pcie_gb_per_s_per_chip, 1.0),
-        hbm_bytes: share(&Some(facts.hbm_gib_per_chip.clone()), (1u64 << 30) as f64),
     }
 }
 

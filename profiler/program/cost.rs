@@ -40,6 +40,23 @@ pub struct Cost {
     pub basis: Basis,
 }
 
+/// What one run of a program costs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunCost {
+    /// As in [`Cost`].
+    pub flops: f64,
+    /// As in [`Cost`].
+    pub matmul_flops: f64,
+    /// As in [`Cost`].
+    pub transcendentals: f64,
+    /// As in [`Cost`].
+    pub traffic: Traffic,
+    /// The weakest basis of any part.
+    pub basis: Basis,
+    /// Whether a loop of unknown length was counted once, or every branch.
+    pub assumed: bool,
+}
+
 /// Products that a [`Cost`] lists one by one.
 pub const MAX_MATMULS: usize = 32;
 /// Calls within calls that are followed.
@@ -116,6 +133,33 @@ impl<'a> CostModel<'a> {
         instruction.map_or_else(Cost::default, |found| self.cost_of(found, Some(op), 0))
     }
 
+    /// The cost of one run of the whole program: each op as often as it runs. Loops whose trip
+    /// count is not known count once and branches all, which `assumed` says.
+    #[must_use]
+    pub fn run(&mut self) -> RunCost {
+        let mut run = RunCost::default();
+        let Some(program) = self.program else {
+            return run;
+        };
+        for (id, executions) in (0u32..).map(ComputationId).zip(program.executions()) {
+            let Some(computation) = program.computation(id).filter(|_| program.has_own_ops(id))
+            else {
+                continue;
+            };
+            let times = executions.count;
+            run.assumed |= executions.assumed;
+            for op in computation.ops() {
+                let cost = self.cost(op);
+                run.flops += cost.flops * times as f64;
+                run.matmul_flops += cost.matmul_flops * times as f64;
+                run.transcendentals += cost.transcendentals * times as f64;
+                run.traffic.add_times(&cost.traffic, times);
+                run.basis = run.basis.max(cost.basis);
+            }
+        }
+        run
+    }
+
     fn cost_of(&mut self, instruction: &Instruction, op: Option<OpId>, depth: usize) -> Cost {
         let mut cost = self.arithmetic(instruction, op, depth);
         let moved = movement(self.program, instruction, op);
@@ -178,8 +222,11 @@ impl<'a> CostModel<'a> {
                 };
                 cost.flops = sources * (window - 1.0).max(0.0) * self.applied(op, depth);
             }
-            "all-reduce" | "all-reduce-start" | "reduce-scatter" | "map" => {
+            "all-reduce" | "reduce-scatter" | "map" => {
                 cost.flops = made * self.applied(op, depth);
+            }
+            "all-reduce-start" | "reduce-scatter-start" => {
+                cost.flops = shape(0).map_or(0.0, elements) * self.applied(op, depth);
             }
             "scatter" => {
                 let updates =
@@ -195,7 +242,8 @@ impl<'a> CostModel<'a> {
             _ if instruction.opcode.is_elementwise() => cost.flops = made,
             _ if instruction.opcode.is_transcendental() => cost.transcendentals = made,
             _ => {
-                let starts = matches!(instruction.opcode.async_part(), Some((AsyncPart::Start, _)));
+                let starts = matches!(instruction.opcode.async_part(), Some((AsyncPart::Start, _)))
+                    && instruction.calls(CallRole::Calls).is_some();
                 if let Some(body) = op.filter(|_| starts).and_then(|op| self.callee(op)) {
                     cost.add_work(&self.body(body, depth));
                 }

@@ -192,3 +192,68 @@ fn computations_that_call_themselves_end() {
     let op = program.find("c").expect("c");
     assert_eq!(CostModel::new(&program).cost(op).flops, 0.0);
 }
+
+#[test]
+fn a_run_counts_each_op_as_often_as_it_runs() {
+    let (program, _) = parse_module(
+        "HloModule m
+
+%body (t: (s32[], f32[8,8])) -> (s32[], f32[8,8]) {
+  %t = (s32[], f32[8,8]) parameter(0)
+  %i = s32[] get-tuple-element(%t), index=0
+  %x = f32[8,8]{1,0} get-tuple-element(%t), index=1
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %y = f32[8,8]{1,0} dot(%x, %x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %r = (s32[], f32[8,8]) tuple(%next, %y)
+}
+
+%condition (t.1: (s32[], f32[8,8])) -> pred[] {
+  %t.1 = (s32[], f32[8,8]) parameter(0)
+  %i.1 = s32[] get-tuple-element(%t.1), index=0
+  %n = s32[] constant(5)
+  ROOT %less = pred[] compare(%i.1, %n), direction=LT
+}
+
+ENTRY %main (a: f32[8,8]) -> (s32[], f32[8,8]) {
+  %a = f32[8,8]{1,0} parameter(0)
+  %zero = s32[] constant(0)
+  %start = (s32[], f32[8,8]) tuple(%zero, %a)
+  ROOT %w = (s32[], f32[8,8]) while(%start), condition=%condition, body=%body
+}
+",
+    );
+    let run = CostModel::new(&program).run();
+    assert_eq!(run.matmul_flops, 5.0 * 2.0 * 512.0);
+    // Five additions to the counter and six comparisons.
+    assert_eq!(run.flops - run.matmul_flops, 11.0);
+    assert!(!run.assumed);
+    // Of each product 2 reads and a write, of each addition 12 bytes, of each comparison 9.
+    assert_eq!(
+        run.traffic.hbm().total(),
+        Bytes(5 * 3 * 256 + 5 * 12 + 6 * 9)
+    );
+}
+
+#[test]
+fn an_asynchronous_collective_is_not_its_reduction() {
+    let cost = in_module(
+        "HloModule m
+
+%add (x: f32[], y: f32[]) -> f32[] {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %s = f32[] add(%x, %y)
+}
+
+ENTRY %main (a: f32[128]) -> f32[128] {
+  %a = f32[128]{0} parameter(0)
+  %start = f32[128]{0} all-reduce-start(%a), replica_groups={{0,1}}, to_apply=%add
+  ROOT %done = f32[128]{0} all-reduce-done(%start)
+}
+",
+        "start",
+    );
+    assert_eq!(cost.flops, 128.0);
+    assert_eq!(cost.traffic.hbm().total(), Bytes(1024));
+}

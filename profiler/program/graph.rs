@@ -8,6 +8,7 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::program::buffers::BufferAssignment;
 use crate::program::frames::{SourceLine, StackFrames};
 use crate::program::instruction::{CallRole, Instruction, OutputAlias};
 use crate::program::shape::Shape;
@@ -74,6 +75,8 @@ pub struct Program {
     pub parameter_aliases: Vec<OutputAlias>,
     /// Source lines.
     pub frames: StackFrames,
+    /// Which memory it needs, where the proto tells.
+    pub buffers: Option<BufferAssignment>,
     graph: DiGraph<Instruction, Edge, u32>,
     names: FxHashMap<String, OpId>,
     ids: FxHashMap<i64, OpId>,

@@ -9,7 +9,7 @@ use crate::program::attributes::{aliases, apply};
 use crate::program::frames::{Table, TableReader};
 use crate::program::instruction::{Instruction, Operand};
 use crate::program::opcode::Opcode;
-use crate::program::scan::{Scan, is_name_byte, items};
+use crate::program::scan::{Scan, is_name_byte, items, open_brackets};
 use crate::program::shape_text::{ShapeError, shape};
 use crate::program::{ComputationParts, Program, ProgramParts};
 
@@ -34,8 +34,6 @@ pub enum HloTextError {
     Unclosed,
 }
 
-/// Constants longer than this are dropped: only scalars are ever looked at.
-const MAX_LITERAL: usize = 64;
 /// Bad lines that get a note of their own; the rest are counted in one.
 const MAX_BAD_LINES: u64 = 20;
 /// What [`looks_like_hlo_text`] looks at.
@@ -47,6 +45,11 @@ const SNIFFED: usize = 64 << 10;
 /// When the text does not start with a name, a type, an opcode and closed operands. What follows
 /// them is read as far as it can be.
 pub fn parse_instruction(text: &str) -> Result<Instruction, HloTextError> {
+    parse_line(text).map(|(instruction, _)| instruction)
+}
+
+/// An instruction and whether the text ends within one of its attributes.
+fn parse_line(text: &str) -> Result<(Instruction, bool), HloTextError> {
     let mut scan = Scan::new(text);
     scan.skip_space();
     let is_root = scan.eat("ROOT ");
@@ -76,10 +79,17 @@ pub fn parse_instruction(text: &str) -> Result<Instruction, HloTextError> {
     let mut instruction = Instruction::new(name, Opcode::new(opcode), result);
     instruction.is_root = is_root;
     match opcode {
-        "constant" if content.len() <= MAX_LITERAL => {
-            instruction.attributes.literal = content.trim().to_owned();
+        // Only scalars are ever looked at; `{...}` was left out by the printer.
+        "constant" => {
+            let is_scalar = instruction
+                .shape
+                .as_array()
+                .is_some_and(|a| a.elements() == 1);
+            let literal = content.trim_matches(['{', '}', ' ']);
+            if is_scalar && literal != "..." {
+                instruction.attributes.literal = literal.to_owned();
+            }
         }
-        "constant" => {}
         "parameter" => {
             instruction.attributes.parameter_number = content.trim().parse().ok();
         }
@@ -96,7 +106,7 @@ pub fn parse_instruction(text: &str) -> Result<Instruction, HloTextError> {
             apply(&mut instruction, key, value);
         }
     }
-    Ok(instruction)
+    Ok((instruction, scan.cut_off()))
 }
 
 /// `%name`, `f32[8]{0} %name` or `name`; none for what is left out, as `...`.
@@ -185,23 +195,30 @@ impl<'a> Lines<'a> {
         rest.get(..end)
     }
 
-    /// The given line and those after it up to the next that starts something new.
+    /// The given line, which leaves brackets open, and those after it that close them: large
+    /// constants and the metadata of kernels take several lines.
     fn joined(&mut self, line: &'a str) -> &'a str {
         let start = self.at.saturating_sub(line.len() + 1);
-        loop {
+        let mut depth = open_brackets(line);
+        while depth > 0 {
             let (at, number) = (self.at, self.number);
             let Some(next) = self.next() else { break };
-            let starts_anew = next.starts_with('}')
-                || next.starts_with("ENTRY ")
-                || next.trim_start().starts_with('%')
-                || next.trim_start().starts_with("ROOT ");
-            if starts_anew {
+            if starts_anew(next) {
                 (self.at, self.number) = (at, number);
                 break;
             }
+            depth += open_brackets(next);
         }
         self.text.get(start..self.at).unwrap_or(line)
     }
+}
+
+/// Whether a line is an instruction or a computation, so that an unclosed one before it was cut
+/// off.
+fn starts_anew(line: &str) -> bool {
+    let mut scan = Scan::new(line.trim_start());
+    scan.eat("ROOT ");
+    line.starts_with("ENTRY ") || (!scan.name().is_empty() && scan.eat_after_space("= "))
 }
 
 #[derive(Default)]
@@ -256,12 +273,12 @@ impl ModuleReader {
 
     fn instruction<'a>(&mut self, line: &'a str, trimmed: &'a str, lines: &mut Lines<'a>) {
         let number = lines.number;
-        let mut parsed = parse_instruction(trimmed);
-        if parsed == Err(HloTextError::Unclosed) && trimmed.contains(" constant(") {
-            parsed = parse_instruction(lines.joined(line));
+        let mut parsed = parse_line(trimmed);
+        if matches!(parsed, Err(HloTextError::Unclosed) | Ok((_, true))) {
+            parsed = parse_line(lines.joined(line));
         }
         match parsed {
-            Ok(instruction) => {
+            Ok((instruction, _)) => {
                 self.seen_hlo = true;
                 match &mut self.open {
                     Some(computation) => computation.instructions.push(instruction),

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::program::OpId;
+use crate::program::cost::{CostModel, lone_cost};
 use crate::program::instruction::{CallRole, FusionKind};
 use crate::program::shape::MemorySpace;
 
@@ -111,15 +112,46 @@ fn a_module_becomes_one_graph_with_names_lines_and_roots() {
 }
 
 #[test]
-fn a_constant_may_take_several_lines() {
+fn constants_and_kernel_metadata_may_take_several_lines() {
     let (program, _) = parse_module(MODULE);
-    let table = program
-        .find("table")
-        .and_then(|op| program.get(op))
-        .expect("the constant");
+    let table = program.find("table").and_then(|op| program.get(op));
     assert_eq!(
-        table.attributes.literal,
-        "{\n    { 1, 2 },\n    { 3, 4 }\n  }"
+        table.map(|op| op.shape.to_string()).as_deref(),
+        Some("s32[2,2]{1,0}")
+    );
+    let (program, notes) = parse_module(
+        r#"HloModule m
+ENTRY %main (q: f32[8]) -> f32[8] {
+  %q = f32[8]{0} parameter(0)
+  %k = f32[8]{0} custom-call(%q), custom_call_target="tpu_custom_call", frontend_attributes={kernel_metadata={
+"xprof_metadata":"{\"block_q\": 128, \"k} ]"
+}}, metadata={op_name="attention"}
+  ROOT %n = f32[8]{0} negate(%k)
+}
+"#,
+    );
+    assert_eq!(notes.iter().collect::<Vec<_>>(), []);
+    let kernel = program
+        .find("k")
+        .and_then(|op| program.get(op))
+        .expect("the kernel");
+    assert_eq!(kernel.metadata.op_name, "attention");
+    assert!(kernel.attributes.other[0].1.contains("block_q"));
+    assert_eq!(
+        program.entry_computation().map(|entry| entry.ops().len()),
+        Some(3)
+    );
+}
+
+#[test]
+fn an_instruction_that_is_cut_off_takes_no_other_with_it() {
+    let (program, notes) = parse_module(
+        "HloModule m\nENTRY %main (a: f32[8]) -> f32[8] {\n  %a = f32[8]{0} parameter(0)\n  %b = (f32[8]{0}, ...\n  c = f32[8]{0} negate(f32[8]{0} a\n  ROOT %d = f32[8]{0} negate(%a)\n}\n",
+    );
+    assert!(program.find("d").is_some());
+    assert_eq!(
+        notes.iter().map(|note| note.code).collect::<Vec<_>>(),
+        ["bad-hlo-line"; 2]
     );
 }
 
@@ -273,6 +305,21 @@ fn a_fragment_is_read_and_said_to_be_one() {
 
 proptest! {
     #[test]
+    fn no_instruction_panics(
+        opcode in prop::sample::select(&["dot", "convolution", "fusion", "scatter", "gather",
+            "dynamic-update-slice", "async-start", "copy-start", "custom-call", "sort", "reduce",
+            "while", "ragged-dot", "recv"][..]),
+        shapes in prop::collection::vec("(bf16|s32|\\(f32)\\[([0-9]{1,20},){0,3}[0-9]{1,3}\\]", 1..5),
+        attributes in "(, (dim_labels=(bf_io->bf|0bf_0io->0bf)|window=\\{size=[0-9]{1,3} stride=[0-9]{1,20} pad=-?[0-9]{1,20}_0 lhs_dilate=[0-9]{0,20}\\}|lhs_contracting_dims=\\{[0-4]\\}|feature_group_count=[0-9]{1,20}|kind=k(Loop|Output|Custom)|custom_call_target=\"tpu_custom_call\"|output_to_operand_aliasing=\\{\\{[0-9]?\\}: \\([0-9], \\{\\}\\)\\})){0,4}",
+    ) {
+        let operands = shapes.iter().map(|shape| format!("{shape} %flash_attention")).collect::<Vec<_>>();
+        let text = format!("%flash = {} {opcode}({}){attributes}", shapes[0], operands.join(", "));
+        if let Ok(instruction) = parse_instruction(&text) {
+            let _ = lone_cost(&instruction);
+        }
+    }
+
+    #[test]
     fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let text = String::from_utf8_lossy(&bytes);
         let _ = looks_like_hlo_text(&bytes);
@@ -287,8 +334,11 @@ proptest! {
         let end = (at + cut).min(MODULE.len());
         let damaged = format!("{}{insert}{}", &MODULE[..at], &MODULE[end..]);
         let (program, _) = parse_module(&damaged);
-        for (op, _) in program.ops() {
+        let mut costs = CostModel::new(&program);
+        let _ = (costs.run(), program.executions(), program.fingerprint());
+        for (op, instruction) in program.ops() {
             let _ = (program.source(op), program.neighbourhood(op, 2), program.computation_of(op));
+            let _ = (costs.cost(op), lone_cost(instruction), program.trip_count(op));
         }
     }
 }

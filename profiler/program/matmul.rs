@@ -4,8 +4,9 @@
 //! a window (`window={size=16 stride=15 lhs_dilate=16}` is a batch of 16).
 
 use crate::program::dtype::DType;
-use crate::program::instruction::{Attributes, ConvDims, WindowDim};
-use crate::program::shape::{Array, Shape, product, round_up};
+use crate::program::instruction::Attributes;
+use crate::program::shape::{Array, round_up};
+use crate::program::window::{Spatial, spatial_dims};
 
 /// How a figure was come by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -155,35 +156,7 @@ impl Matmul {
         fits.then(|| Self::dense([1, *m, *n, *k], lhs, rhs, out, Basis::Exact))
     }
 
-    /// What a fusion with an unknown body most likely multiplies: two operands of at least two
-    /// dimensions whose sizes, with the result's, fit one product only. None where there are
-    /// several readings or none.
-    #[must_use]
-    pub fn of_shapes(result: &Shape, operands: &[&Array]) -> Option<Self> {
-        let results = result.arrays();
-        for fit in [whole_operands, batched_operands, sliced_operand] {
-            let mut found: Option<Self> = None;
-            for out in &results {
-                for (i, a) in operands.iter().enumerate() {
-                    for b in operands.iter().skip(i + 1) {
-                        let Some(matmul) = fit(a, b, out) else {
-                            continue;
-                        };
-                        match &found {
-                            Some(known) if !known.same_work(&matmul) => return None,
-                            _ => found = Some(matmul),
-                        }
-                    }
-                }
-            }
-            if found.is_some() {
-                return found;
-            }
-        }
-        None
-    }
-
-    fn dense(
+    pub(super) fn dense(
         [batch, m, n, k]: [u64; 4],
         lhs: &Array,
         rhs: &Array,
@@ -206,7 +179,7 @@ impl Matmul {
     }
 
     /// Whether two readings come to the same product, seen from either side.
-    fn same_work(&self, other: &Self) -> bool {
+    pub(super) fn same_work(&self, other: &Self) -> bool {
         let sides = |x: &Self| {
             let mut sides = [(x.m, x.lhs), (x.n, x.rhs)];
             sides.sort_unstable();
@@ -216,236 +189,16 @@ impl Matmul {
     }
 }
 
-fn at(dims: &[u64], dim: i64) -> Option<u64> {
+/// The size of a dimension given by its number.
+pub(super) fn at(dims: &[u64], dim: i64) -> Option<u64> {
     dims.get(usize::try_from(dim).ok()?).copied()
-}
-
-/// One spatial dimension of a convolution.
-#[derive(Clone, Copy)]
-struct Spatial {
-    input: u64,
-    window: u64,
-    output: u64,
-    how: WindowDim,
-}
-
-fn spatial_dims(
-    dims: &ConvDims,
-    window: &[WindowDim],
-    lhs: &Array,
-    rhs: &Array,
-    out: &Array,
-) -> Vec<Spatial> {
-    let positions = dims
-        .input_spatial
-        .iter()
-        .zip(&dims.kernel_spatial)
-        .zip(&dims.output_spatial);
-    positions
-        .enumerate()
-        .filter_map(|(i, ((&input, &kernel), &output))| {
-            Some(Spatial {
-                input: at(&lhs.dims, input)?,
-                window: at(&rhs.dims, kernel)?,
-                output: at(&out.dims, output)?,
-                how: window.get(i).copied().unwrap_or_default(),
-            })
-        })
-        .collect()
-}
-
-impl Spatial {
-    /// Pairs of an output position and a window position that meet an input element rather than
-    /// padding or a hole of dilation.
-    fn valid_pairs(self) -> u64 {
-        /// Beyond this it is not worth the time: windows reach into padding at their edges only.
-        const MAX_STEPS: u64 = 1 << 22;
-        let WindowDim {
-            stride,
-            pad_low,
-            base_dilation,
-            window_dilation,
-            ..
-        } = self.how;
-        let all = self.window.saturating_mul(self.output);
-        let steps = if base_dilation <= 1 { self.window } else { all };
-        if steps > MAX_STEPS {
-            return all;
-        }
-        let (stride, holes) = (i128::from(stride.max(1)), i128::from(base_dilation.max(1)));
-        let (input, output) = (i128::from(self.input), i128::from(self.output));
-        let end = (input - 1).max(0) * holes;
-        let mut pairs = 0i128;
-        for window in 0..self.window {
-            let first = i128::from(window) * i128::from(window_dilation) - i128::from(pad_low);
-            if self.input == 0 {
-                break;
-            }
-            if holes == 1 {
-                // Positions first + stride * o within 0..=end, for o within 0..output.
-                let from = if first >= 0 {
-                    0
-                } else {
-                    (-first + stride - 1) / stride
-                };
-                let to = if first > end {
-                    0
-                } else {
-                    (end - first) / stride + 1
-                };
-                pairs += (to.min(output) - from).max(0);
-            } else {
-                for o in 0..self.output {
-                    let position = first + stride * i128::from(o);
-                    pairs += i128::from((0..=end).contains(&position) && position % holes == 0);
-                }
-            }
-        }
-        u64::try_from(pairs).unwrap_or(u64::MAX)
-    }
-}
-
-/// Dimensions larger than 1.
-fn real_dims(array: &Array) -> Vec<u64> {
-    array.dims.iter().copied().filter(|&dim| dim > 1).collect()
-}
-
-/// Whether a matmul could read it: at least two real dimensions and few enough to try them all.
-fn is_matrix(array: &Array) -> bool {
-    let rank = array.dims.iter().filter(|&&dim| dim > 1).count();
-    // Wide integers are indices, and the MXU takes no 64-bit type.
-    let multiplies = (array.dtype.is_float() && array.dtype.bits() <= 32)
-        || (array.dtype.is_integer() && array.dtype.bits() <= 8);
-    (2..=8).contains(&rank) && multiplies
-}
-
-fn exact_sqrt(square: u128) -> Option<u64> {
-    let root = square.isqrt();
-    (root * root == square)
-        .then(|| u64::try_from(root).ok())
-        .flatten()
-}
-
-/// Whether some of the dimensions multiply to `size`.
-fn has_factor(dims: &[u64], size: u64) -> bool {
-    (0u32..1 << dims.len().min(8)).any(|chosen| subset(dims, chosen) == size)
-}
-
-/// The product of the dimensions whose bits are set.
-fn subset(dims: &[u64], chosen: u32) -> u64 {
-    let picked: Vec<u64> = dims
-        .iter()
-        .enumerate()
-        .filter(|&(i, _)| chosen >> i & 1 == 1)
-        .map(|(_, &d)| d)
-        .collect();
-    product(&picked)
-}
-
-/// `a` is all of `[m,k]`, `b` all of `[n,k]` and the result `[m,n]`, in any order.
-fn whole_operands(a: &Array, b: &Array, out: &Array) -> Option<Matmul> {
-    fit(a, b, out, 1)
-}
-
-/// As above, with further dimensions that all three share.
-fn batched_operands(a: &Array, b: &Array, out: &Array) -> Option<Matmul> {
-    let dims = real_dims(out);
-    if !is_matrix(out) {
-        return None;
-    }
-    let mut found: Option<Matmul> = None;
-    for chosen in 1u32..1 << dims.len() {
-        let batch = subset(&dims, chosen);
-        match (fit(a, b, out, batch), &found) {
-            (Some(matmul), Some(known)) if !known.same_work(&matmul) => return None,
-            (Some(matmul), _) => found = Some(matmul),
-            (None, _) => {}
-        }
-    }
-    found
-}
-
-fn fit(a: &Array, b: &Array, out: &Array, batch: u64) -> Option<Matmul> {
-    if ![a, b, out].into_iter().all(is_matrix) {
-        return None;
-    }
-    let [size_a, size_b, size_out] = [a, b, out].map(Array::elements);
-    if [size_a, size_b, size_out]
-        .iter()
-        .any(|&size| size == 0 || size % batch != 0)
-    {
-        return None;
-    }
-    // |a| |b| / |out| = batch k^2
-    let square = u128::from(size_a).checked_mul(u128::from(size_b / batch))?;
-    if square % u128::from(size_out) != 0 {
-        return None;
-    }
-    let k = exact_sqrt(square / u128::from(size_out))?;
-    let inner = batch.checked_mul(k).filter(|&inner| inner > 0)?;
-    if k < 2 || size_a % inner != 0 || size_b % inner != 0 {
-        return None;
-    }
-    let (m, n) = (size_a / inner, size_b / inner);
-    let [dims_a, dims_b, dims_out] = [a, b, out].map(real_dims);
-    let fits = m > 1
-        && n > 1
-        && has_factor(&dims_a, k)
-        && has_factor(&dims_a, m)
-        && has_factor(&dims_b, k)
-        && has_factor(&dims_b, n)
-        && has_factor(&dims_out, m)
-        && has_factor(&dims_out, n)
-        && [&dims_a, &dims_b, &dims_out]
-            .iter()
-            .all(|dims| has_factor(dims, batch));
-    fits.then(|| Matmul::dense([batch, m, n, k], a, b, out, Basis::Shapes))
-}
-
-/// One side is a plain matrix `[n,k]`; of the other only a part of its columns is used at a time,
-/// as when `silu(gate) * up` is computed from one array `[m, 2k]` on the way in.
-fn sliced_operand(a: &Array, b: &Array, out: &Array) -> Option<Matmul> {
-    let one_way = |rows: &Array, matrix: &Array| {
-        if ![rows, matrix, out].into_iter().all(is_matrix) {
-            return None;
-        }
-        let [x, y] = real_dims(matrix).try_into().ok()?;
-        let fits: Vec<_> = [(x, y), (y, x)]
-            .into_iter()
-            .filter_map(|(n, k)| {
-                let m = out.elements() / n;
-                let [size, used] = [rows.elements(), m.checked_mul(k)?];
-                let fits = out.elements().is_multiple_of(n)
-                    && m > 1
-                    && (2..=4).any(|parts| used.checked_mul(parts) == Some(size))
-                    && has_factor(&real_dims(out), n)
-                    && has_factor(&real_dims(rows), m);
-                fits.then(|| Matmul::dense([1, m, n, k], rows, matrix, out, Basis::Shapes))
-            })
-            .collect();
-        match fits.as_slice() {
-            [only] => Some(*only),
-            _ => None,
-        }
-    };
-    match (one_way(a, b), one_way(b, a)) {
-        (Some(found), None) | (None, Some(found)) => Some(found),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::program::hlo_text::parse_instruction;
-
-    fn array(text: &str) -> Array {
-        text.parse::<Shape>()
-            .expect(text)
-            .as_array()
-            .expect("an array")
-            .clone()
-    }
+    use crate::program::shape::Shape;
 
     fn matmul(text: &str) -> Matmul {
         let op = parse_instruction(text).expect(text);
@@ -529,82 +282,6 @@ mod tests {
         assert_eq!(
             (depthwise.batch, depthwise.m, depthwise.n, depthwise.k),
             (32, 128, 1, 1)
-        );
-    }
-
-    fn guess(result: &str, operands: &[&str]) -> Option<[u64; 4]> {
-        let operands: Vec<_> = operands.iter().map(|text| array(text)).collect();
-        let found = Matmul::of_shapes(
-            &result.parse().expect(result),
-            &operands.iter().collect::<Vec<_>>(),
-        )?;
-        assert_eq!(found.basis, Basis::Shapes);
-        let (low, high) = (found.m.min(found.n), found.m.max(found.n));
-        Some([found.batch, low, high, found.k])
-    }
-
-    #[test]
-    fn the_shapes_of_a_fusion_tell_its_product() {
-        let scale = ["f32[1024]", "bf16[5120]"];
-        // Two equal candidates for one side come to the same product.
-        assert_eq!(
-            guess(
-                "bf16[1024,1,27648]",
-                &[
-                    "bf16[27648,5120]",
-                    "bf16[1024,5120]",
-                    scale[0],
-                    scale[1],
-                    "bf16[1024,5120]"
-                ]
-            ),
-            Some([1, 1024, 27648, 5120])
-        );
-        // The residual has the result's dimensions.
-        assert_eq!(
-            guess(
-                "bf16[1024,5120]",
-                &["bf16[1024,2560]", "bf16[5120,2560]", "bf16[1024,5120]"]
-            ),
-            Some([1, 1024, 5120, 2560])
-        );
-        // gate and up lie side by side in one operand.
-        assert_eq!(
-            guess(
-                "bf16[1024,5120]",
-                &["bf16[5120,13824]", "bf16[1024,1,27648]"]
-            ),
-            Some([1, 1024, 5120, 13824])
-        );
-        assert_eq!(
-            guess(
-                "f32[16,2048,2000]",
-                &["bf16[16,2048,128]", "bf16[16,2000,128]"]
-            ),
-            Some([16, 2000, 2048, 128])
-        );
-        assert_eq!(
-            guess(
-                "(bf16[64,256], f32[64])",
-                &["bf16[64,100]", "bf16[100,256]"]
-            ),
-            Some([1, 64, 256, 100])
-        );
-    }
-
-    #[test]
-    fn shapes_that_tell_nothing_give_nothing() {
-        assert_eq!(guess("f32[1024]", &["f32[1024]", "f32[1024]"]), None);
-        assert_eq!(
-            guess(
-                "bf16[64,64]",
-                &["bf16[64,32]", "bf16[64,32]", "bf16[64,16]", "bf16[64,16]"]
-            ),
-            None
-        );
-        assert_eq!(
-            guess("bf16[1024,128]", &["bf16[32768,128]", "s32[1024]"]),
-            None
         );
     }
 

@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::program::cost::operand_shape;
-use crate::program::instruction::{FusionKind, Instruction};
+use crate::program::instruction::{CallRole, FusionKind, Instruction};
 use crate::program::matmul::Basis;
 use crate::program::opcode::AsyncPart;
 use crate::program::shape::{Array, Shape, product};
@@ -137,9 +137,15 @@ fn start(
     base: &str,
     moved: &mut Movement,
 ) {
-    if let Some((program, body)) = program
+    // The ops of a call have their own cost, asynchronous or not.
+    if base == "call" {
+        return;
+    }
+    let body = program
         .zip(op)
-        .and_then(|(program, op)| Some((program, program.body_of(op)?)))
+        .filter(|_| instruction.calls(CallRole::Calls).is_some());
+    if let Some((program, body)) =
+        body.and_then(|(program, op)| Some((program, program.body_of(op)?)))
     {
         for op in body.ops() {
             if let Some(instruction) = program.get(op) {
@@ -161,7 +167,7 @@ fn start(
         _ => parts.get(1),
     };
     let result = result.unwrap_or(&instruction.shape);
-    if base == "async" || base == "call" {
+    if base == "async" {
         // What it starts is not known: take it to be a copy of what comes out, as slices and
         // copies are by far the most frequent.
         moved.basis = Basis::Shapes;

@@ -5,11 +5,21 @@
 pub(super) struct Scan<'a> {
     text: &'a str,
     at: usize,
+    cut_off: bool,
 }
 
 impl<'a> Scan<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { text, at: 0 }
+        Self {
+            text,
+            at: 0,
+            cut_off: false,
+        }
+    }
+
+    /// Whether a value went to the end of the text with a bracket still open.
+    pub(super) fn cut_off(&self) -> bool {
+        self.cut_off
     }
 
     /// The byte offset of the next character.
@@ -110,6 +120,7 @@ impl<'a> Scan<'a> {
             }
             self.at += 1;
         }
+        self.cut_off |= depth > 0;
         self.at = self.at.min(self.text.len());
         self.text.get(start..self.at).unwrap_or_default().trim()
     }
@@ -161,6 +172,22 @@ fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
         at += 1;
     }
     bytes.len()
+}
+
+/// How many more brackets a line opens than it closes; strings end with the line.
+pub(super) fn open_brackets(line: &str) -> i64 {
+    let bytes = line.as_bytes();
+    let (mut at, mut depth) = (0, 0);
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'"' => at = end_of_string(bytes, at + 1),
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth -= 1,
+            _ => {}
+        }
+        at += 1;
+    }
+    depth
 }
 
 /// The items of a comma-separated list, brackets and strings kept together.

@@ -103,15 +103,19 @@ impl Traffic {
     }
 
     pub(super) fn add(&mut self, other: &Self) {
+        self.add_times(other, 1);
+    }
+
+    pub(super) fn add_times(&mut self, other: &Self, times: u64) {
+        let add = |sum: &mut Bytes, more: Bytes| {
+            sum.0 = sum.0.saturating_add(more.0.saturating_mul(times));
+        };
         for (space, traffic) in other.iter() {
             let sum = self.spaces.entry(space).or_default();
-            sum.read.0 = sum.read.0.saturating_add(traffic.read.0);
-            sum.written.0 = sum.written.0.saturating_add(traffic.written.0);
-            sum.read_padded.0 = sum.read_padded.0.saturating_add(traffic.read_padded.0);
-            sum.written_padded.0 = sum
-                .written_padded
-                .0
-                .saturating_add(traffic.written_padded.0);
+            add(&mut sum.read, traffic.read);
+            add(&mut sum.written, traffic.written);
+            add(&mut sum.read_padded, traffic.read_padded);
+            add(&mut sum.written_padded, traffic.written_padded);
         }
     }
 }

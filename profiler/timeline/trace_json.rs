@@ -16,7 +16,6 @@ mod cursor;
 mod decimal;
 mod document;
 mod event;
-mod lenient;
 mod places;
 mod scan;
 mod table;
@@ -149,18 +148,33 @@ pub fn read(
             .map(|name| format!("/device:GPU ({name})"));
         builder.session.foreign_planes.extend(gpus);
     }
-    let notes = builder.notes();
     if is_kineto {
-        kineto::note_what_is_missing(cores > 0, notes);
+        kineto::note_what_is_missing(cores > 0, builder.notes());
     } else {
-        notes.info(
-            "json-dialect",
-            "trace JSON has no FLOPs, program ids, HLO, peaks of the chip or memory traffic by \
-             memory: figures that need them come from HLO text or are left out; the xplane.pb of \
-             the same run has all of them",
-        );
+        note_what_is_missing(builder);
     }
     Ok(())
+}
+
+fn note_what_is_missing(builder: &mut SessionBuilder) {
+    let has_async = builder
+        .session
+        .devices
+        .iter()
+        .any(|core| !core.async_ops.is_empty());
+    let windows = if has_async {
+        ""
+    } else {
+        ", windows of asynchronous operations"
+    };
+    builder.notes().info(
+        "json-dialect",
+        format!(
+            "trace JSON has no FLOPs, program ids, HLO, peaks of the chip{windows} or memory \
+             traffic by memory: figures that need them come from HLO text or are left out; the \
+             xplane.pb of the same run has all of them"
+        ),
+    );
 }
 
 fn note_ending(ending: Ending, size: usize, events: u64, notes: &mut Notes) {

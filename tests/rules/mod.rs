@@ -1,6 +1,14 @@
 //! Rules on scenarios with known answers: what must be found, what must not, and how much.
 
+mod by_hand;
+mod collectives;
+mod kernels;
+mod layout;
+mod matmul;
+mod capture;
+mod idle;
 mod memory;
+mod ops;
 
 use advisors::registry::RULES;
 use advisors::{Finding, Report};

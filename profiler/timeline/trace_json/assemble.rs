@@ -1,10 +1,11 @@
 //! From columns by line to cores and threads of a session.
 
+use std::borrow::Cow;
+
 use rustc_hash::FxHashMap;
 
 use super::cursor::Cursor;
-use super::event::{DetailedEvent, Details};
-use super::lenient::Lenient;
+use super::event::Details;
 use super::places::{Place, places};
 use super::table::{ABSENT, DeviceColumns, Key, Line, NameIndex, Names, Table};
 use crate::session::{CoreKind, Device, HostThread, ModuleId, NameId, Op, OpId, Track};
@@ -139,25 +140,23 @@ impl<'a, 'b> Assembly<'a, 'b> {
         if let Some(Some(known)) = self.name_ids.get(index as usize) {
             return *known;
         }
-        let id = self.builder.name(self.names.get(index));
+        let id = self.builder.name(&self.names.get(index));
         if let Some(slot) = self.name_ids.get_mut(index as usize) {
             *slot = Some(id);
         }
         id
     }
 
-    fn line_name(&self, line: &Line) -> &'b str {
-        line.name.map_or("", |name| self.names.get(name))
+    fn line_name(&self, line: &Line) -> Cow<'a, str> {
+        line.name
+            .map_or(Cow::Borrowed(""), |name| self.names.get(name))
     }
 
     fn details(&self, event_at: u64) -> Option<Details<'a>> {
         let at = usize::try_from(event_at)
             .ok()
             .filter(|_| event_at != ABSENT)?;
-        let Lenient(event) = Cursor::new(self.bytes, at)
-            .value::<Lenient<DetailedEvent<'a>>>()
-            .ok()?;
-        Some(event.details)
+        Details::read(&mut Cursor::new(self.bytes, at)).ok()
     }
 
     fn add_core(
@@ -171,12 +170,12 @@ impl<'a, 'b> Assembly<'a, 'b> {
         let host = self.builder.host(host);
         let mut device = Device::new(host, plane, kind, ordinal);
         for line in &lines {
-            let name = self.line_name(line).to_owned();
+            let name = self.line_name(line).into_owned();
             self.builder.session.device_lines.insert(name);
         }
         let mut lines: Vec<(Role, Line)> = lines
             .into_iter()
-            .filter_map(|line| Some((role(self.line_name(&line))?, line)))
+            .filter_map(|line| Some((role(&self.line_name(&line))?, line)))
             .collect();
         // Modules come first: operations are looked up in them.
         lines.sort_by_key(|(role, _)| *role != Role::Modules);
@@ -224,7 +223,7 @@ impl<'a, 'b> Assembly<'a, 'b> {
             let event_at = line.device.event_at.get(i).copied().unwrap_or(ABSENT);
             let run_id = self.details(event_at).and_then(|details| details.run_id);
             device.run_ids.push(run_id.unwrap_or(0));
-            *id = self.builder.module_from_label(self.names.get(*id));
+            *id = self.builder.module_from_label(&self.names.get(*id));
         }
         append(&mut device.modules, line.spans);
     }
@@ -241,13 +240,7 @@ impl<'a, 'b> Assembly<'a, 'b> {
                 && self.builder.session.op(op).category == "custom-call"
                 && let Some(details) = self.details(event_at)
             {
-                let sum = device.event_costs.entry(op).or_default();
-                let add = |sum: &mut u64, cost: Option<u64>| {
-                    *sum = sum.saturating_add(cost.unwrap_or(0));
-                };
-                add(&mut sum.flops, details.flops);
-                add(&mut sum.model_flops, details.model_flops);
-                add(&mut sum.bytes_accessed, details.bytes_accessed);
+                add_costs(device, op, &details);
             }
         }
     }
@@ -268,7 +261,7 @@ impl<'a, 'b> Assembly<'a, 'b> {
         }
         let details = self.details(event_at);
         let has_details = details.is_some();
-        let op = self.describe(module, self.names.get(name), details.unwrap_or_default());
+        let op = self.describe(module, &self.names.get(name), details.unwrap_or_default());
         let program_id = op
             .module
             .and_then(|id| self.builder.session.modules.get(id as usize)?.program_id);
@@ -350,7 +343,7 @@ impl<'a, 'b> Assembly<'a, 'b> {
     fn add_threads(&mut self, host: &str, lines: Vec<Line>) {
         let host = self.builder.host(host);
         for mut line in lines {
-            let name = match self.line_name(&line) {
+            let name = match &*self.line_name(&line) {
                 "" => match line.tid {
                     Key::Number(tid) => format!("thread {tid}"),
                     Key::Word(_) | Key::Absent => "thread".to_owned(),
@@ -409,6 +402,19 @@ impl<'a, 'b> Assembly<'a, 'b> {
             self.builder.add_device(device);
         }
     }
+}
+
+/// Adds what one execution of a custom call costs, where the trace says so.
+fn add_costs(device: &mut Device, op: OpId, details: &Details<'_>) {
+    let costs = [details.flops, details.model_flops, details.bytes_accessed];
+    let [flops, model_flops, bytes_accessed] = costs.map(Option::unwrap_or_default);
+    if flops == 0 && model_flops == 0 && bytes_accessed == 0 {
+        return;
+    }
+    let sum = device.event_costs.entry(op).or_default();
+    sum.flops = sum.flops.saturating_add(flops);
+    sum.model_flops = sum.model_flops.saturating_add(model_flops);
+    sum.bytes_accessed = sum.bytes_accessed.saturating_add(bytes_accessed);
 }
 
 /// `fusion.3` of `%fusion.3 = f32[8] fusion(...)`.

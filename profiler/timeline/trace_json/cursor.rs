@@ -1,75 +1,264 @@
 //! A position in JSON text, moved value by value.
 //!
-//! Trace files are cut off, hold events that are not valid JSON, and are too long to be one
-//! value in memory. So the outer structure is walked here and `serde_json` reads what is small:
-//! one event, one header field.
+//! Traces are long, cut off in the middle, and hold events that are not quite JSON. So this reads
+//! without building values, tells text that ended from text that is wrong, and steps over what is
+//! not wanted. After each value it looks for the comma or bracket that must follow, because that
+//! is how a string that ended early shows.
 
-use serde::Deserialize;
+use std::borrow::Cow;
 
-/// Reads JSON values from a place in a file on.
+/// Why a value could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Damage {
+    /// The text ended before the value did.
+    Cut,
+    /// What stands there is not JSON, or nested more than [`MAX_DEPTH`] deep.
+    Malformed,
+}
+
+/// Nesting of values that are stepped over. Writers of traces stay below ten.
+const MAX_DEPTH: u32 = 63;
+
+/// Reads JSON values from a place in a text on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a> {
-    bytes: &'a [u8],
+    text: &'a [u8],
     /// Where the next byte is read; never beyond the end.
     pub(super) at: usize,
 }
 
-impl<'a> Cursor<'a> {
-    pub(super) fn new(bytes: &'a [u8], at: usize) -> Self {
-        Self {
-            bytes,
-            at: at.min(bytes.len()),
-        }
-    }
+/// A value that is not an object or a list, as it stands in the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Scalar<'a> {
+    /// What stands between the quotes, or the number or word itself.
+    pub(super) raw: &'a [u8],
+    /// Whether it is a string.
+    pub(super) is_string: bool,
+    has_escapes: bool,
+}
 
-    fn rest(&self) -> &'a [u8] {
-        self.bytes.get(self.at..).unwrap_or_default()
+impl<'a> Scalar<'a> {
+    /// The text of a string or number, whatever may be wrong with its characters.
+    pub(super) fn text(self) -> Cow<'a, str> {
+        if self.has_escapes
+            && let Some(text) = unescape(self.raw)
+        {
+            return Cow::Owned(text);
+        }
+        String::from_utf8_lossy(self.raw)
+    }
+}
+
+fn unescape(raw: &[u8]) -> Option<String> {
+    let quoted = [b"\"", raw, b"\""].concat();
+    serde_json::from_slice(&quoted).ok()
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(text: &'a [u8], at: usize) -> Self {
+        let at = at.min(text.len());
+        Self { text, at }
     }
 
     /// The next byte that is not white space, which becomes the current place.
+    #[inline]
     pub(super) fn peek(&mut self) -> Option<u8> {
-        self.at = skip_space(self.bytes, self.at);
-        self.bytes.get(self.at).copied()
+        let byte = self.text.get(self.at).copied()?;
+        if byte > b' ' {
+            return Some(byte);
+        }
+        self.at = skip_space(self.text, self.at);
+        self.text.get(self.at).copied()
     }
 
     /// Steps over `byte` if it is the next one.
+    #[inline]
     pub(super) fn eat(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
         self.at += usize::from(found);
         found
     }
 
-    /// Reads one value and steps over it; stays where it was when that fails.
-    pub(super) fn value<T: Deserialize<'a>>(&mut self) -> Result<T, serde_json::Error> {
-        let mut values = serde_json::Deserializer::from_slice(self.rest()).into_iter::<T>();
-        match values.next() {
-            Some(Ok(value)) => {
-                self.at += values.byte_offset();
-                Ok(value)
+    #[inline]
+    fn expect(&mut self, byte: u8) -> Result<(), Damage> {
+        match self.peek() {
+            Some(found) if found == byte => {
+                self.at += 1;
+                Ok(())
             }
-            Some(Err(error)) => Err(error),
-            // The end of the text where a value was expected: let serde_json word it.
-            None => serde_json::from_slice(b""),
+            Some(_) => Err(Damage::Malformed),
+            None => Err(Damage::Cut),
+        }
+    }
+
+    /// Reads an object: calls `field` with each key, at its value, which `field` must step over.
+    #[inline]
+    pub(super) fn object<F>(&mut self, mut field: F) -> Result<(), Damage>
+    where
+        F: FnMut(&mut Self, &'a [u8]) -> Result<(), Damage>,
+    {
+        self.expect(b'{')?;
+        if self.eat(b'}') {
+            return Ok(());
+        }
+        loop {
+            let key = self.key()?;
+            field(self, key)?;
+            if self.eat(b',') {
+                continue;
+            }
+            return self.expect(b'}');
+        }
+    }
+
+    /// Reads a key and its colon.
+    #[inline]
+    pub(super) fn key(&mut self) -> Result<&'a [u8], Damage> {
+        self.expect(b'"')?;
+        let (key, _) = self.string()?;
+        self.expect(b':')?;
+        Ok(key)
+    }
+
+    /// Reads a string, number or word; an object or a list is stepped over and reads as nothing.
+    #[inline]
+    pub(super) fn scalar(&mut self) -> Result<Scalar<'a>, Damage> {
+        match self.peek().ok_or(Damage::Cut)? {
+            b'"' => {
+                self.at += 1;
+                let (raw, has_escapes) = self.string()?;
+                Ok(Scalar {
+                    raw,
+                    is_string: true,
+                    has_escapes,
+                })
+            }
+            b'{' | b'[' => self.skip().map(|()| Scalar::default()),
+            _ => {
+                let raw = self.word()?;
+                Ok(Scalar {
+                    raw,
+                    ..Scalar::default()
+                })
+            }
+        }
+    }
+
+    /// Steps over a value of any kind.
+    pub(super) fn skip(&mut self) -> Result<(), Damage> {
+        // One bit for each open bracket, 1 for an object, above it a bit that marks the bottom.
+        let mut open = 1_u64;
+        loop {
+            match self.peek().ok_or(Damage::Cut)? {
+                bracket @ (b'{' | b'[') => {
+                    self.at += 1;
+                    let is_object = bracket == b'{';
+                    if !self.eat(if is_object { b'}' } else { b']' }) {
+                        if open >> MAX_DEPTH != 0 {
+                            return Err(Damage::Malformed);
+                        }
+                        open = open << 1 | u64::from(is_object);
+                        if is_object {
+                            self.key()?;
+                        }
+                        continue;
+                    }
+                }
+                b'"' => {
+                    self.at += 1;
+                    self.string()?;
+                }
+                _ => {
+                    self.word()?;
+                }
+            }
+            // A value has ended, and so may have those around it.
+            loop {
+                if open == 1 {
+                    return Ok(());
+                }
+                let is_object = open & 1 == 1;
+                if self.eat(b',') {
+                    if is_object {
+                        self.key()?;
+                    }
+                    break;
+                }
+                self.expect(if is_object { b'}' } else { b']' })?;
+                open >>= 1;
+            }
+        }
+    }
+
+    /// Reads to the closing quote and steps over it: what stood before, and whether it has
+    /// escapes.
+    #[inline]
+    fn string(&mut self) -> Result<(&'a [u8], bool), Damage> {
+        let start = self.at;
+        let mut has_escapes = false;
+        loop {
+            let rest = self.text.get(self.at..).unwrap_or_default();
+            let Some(length) = plain_length(rest) else {
+                self.at = self.text.len();
+                return Err(Damage::Cut);
+            };
+            self.at += length;
+            match rest.get(length) {
+                Some(b'"') => {
+                    let raw = self.text.get(start..self.at).unwrap_or_default();
+                    self.at += 1;
+                    return Ok((raw, has_escapes));
+                }
+                Some(b'\\') => {
+                    has_escapes = true;
+                    self.at = (self.at + 2).min(self.text.len());
+                }
+                _ => return Err(Damage::Malformed),
+            }
+        }
+    }
+
+    /// Reads a number, `true`, `false`, `null`, or what C++ prints for infinities.
+    #[inline]
+    fn word(&mut self) -> Result<&'a [u8], Damage> {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let is_part =
+            |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'+');
+        let length = rest.iter().position(|byte| !is_part(byte));
+        match length.ok_or(Damage::Cut)? {
+            0 => Err(Damage::Malformed),
+            length => {
+                self.at += length;
+                Ok(&rest[..length])
+            }
         }
     }
 }
 
-/// Whether an error arose because the text that was read ended, and not from what it holds.
+/// How many bytes stand before the first quote, backslash or control character.
 ///
-/// `serde_json` says so itself but for values that end at any byte, as `1.` of `1.5`.
-pub(super) fn is_at_end(error: &serde_json::Error, text: &[u8]) -> bool {
-    if error.is_eof() {
-        return true;
+/// Eight bytes at a time: the high bit of a byte of the mask is set where the byte of the word is
+/// one of these. Borrows spoil only bytes above the first hit, so the lowest is right.
+#[inline]
+fn plain_length(bytes: &[u8]) -> Option<usize> {
+    const LOW: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
+    const QUOTES: u64 = u64::from_ne_bytes([b'"'; 8]);
+    const BACKSLASHES: u64 = u64::from_ne_bytes([b'\\'; 8]);
+    const SPACES: u64 = u64::from_ne_bytes([b' '; 8]);
+    let is_zero = |word: u64| word.wrapping_sub(LOW) & !word & HIGH;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (i, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let is_control = word.wrapping_sub(SPACES) & !word & HIGH;
+        let mask = is_zero(word ^ QUOTES) | is_zero(word ^ BACKSLASHES) | is_control;
+        if mask != 0 {
+            return Some(i * 8 + mask.trailing_zeros() as usize / 8);
+        }
     }
-    let newlines = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
-    let line_start = match error.line() {
-        0 | 1 => 0,
-        line => newlines
-            .map(|(at, _)| at + 1)
-            .nth(line - 2)
-            .unwrap_or(text.len()),
-    };
-    line_start.saturating_add(error.column()) >= text.len()
+    let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..b' ');
+    let length = rest.iter().position(is_special)?;
+    Some(words.len() * 8 + length)
 }
 
 /// Keys with which writers of traces begin an event.
@@ -81,63 +270,119 @@ const FIRST_KEYS: [&[u8]; 9] = [
 ///
 /// Valid JSON cannot hold this inside a string (the quote would end it), but it can inside an
 /// array within an event, so callers check that the event before ends where it should.
-pub(super) fn next_event(bytes: &[u8], from: usize) -> Option<usize> {
+pub(super) fn next_event(text: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     loop {
-        at += bytes.get(at..)?.iter().position(|byte| *byte == b'}')? + 1;
-        if let Some(event) = event_after(bytes, at) {
+        at += text.get(at..)?.iter().position(|byte| *byte == b'}')? + 1;
+        if let Some(event) = event_after(text, at) {
             return Some(event);
         }
     }
 }
 
 /// The `{` of an event that follows the comma at `at`.
-fn event_after(bytes: &[u8], at: usize) -> Option<usize> {
-    let comma = skip_space(bytes, at);
-    let brace = skip_space(bytes, comma + 1);
-    let quote = skip_space(bytes, brace + 1);
-    let byte = |i: usize| bytes.get(i).copied();
-    if byte(comma) != Some(b',') || byte(brace) != Some(b'{') || byte(quote) != Some(b'"') {
+fn event_after(text: &[u8], at: usize) -> Option<usize> {
+    let mut cursor = Cursor::new(text, at);
+    if !cursor.eat(b',') || cursor.peek() != Some(b'{') {
         return None;
     }
-    let key = bytes.get(quote + 1..)?;
+    let event = cursor.at;
+    cursor.at += 1;
+    if cursor.peek() != Some(b'"') {
+        return None;
+    }
+    let key = text.get(cursor.at + 1..)?;
     FIRST_KEYS
         .iter()
         .any(|known| key.starts_with(known) && key.get(known.len()) == Some(&b'"'))
-        .then_some(brace)
+        .then_some(event)
 }
 
-fn skip_space(bytes: &[u8], at: usize) -> usize {
-    let space = |byte: &&u8| matches!(**byte, b' ' | b'\n' | b'\r' | b'\t');
-    let rest = bytes.get(at..).unwrap_or_default();
-    at + rest.iter().take_while(space).count()
+fn skip_space(text: &[u8], at: usize) -> usize {
+    let is_space = |byte: &&u8| matches!(**byte, b' ' | b'\n' | b'\r' | b'\t');
+    let rest = text.get(at..).unwrap_or_default();
+    at + rest.iter().take_while(is_space).count()
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    #[test]
-    fn values_are_read_one_after_the_other() {
-        let mut cursor = Cursor::new(br#" 12 , "a" ]"#, 0);
-        assert_eq!(cursor.value::<u32>().ok(), Some(12));
-        assert!(cursor.eat(b','));
-        assert_eq!(cursor.value::<String>().ok().as_deref(), Some("a"));
-        assert!(cursor.value::<String>().is_err(), "a bracket is no value");
-        assert!(cursor.eat(b']'));
-        assert!(cursor.value::<u32>().is_err_and(|error| error.is_eof()));
+    fn skip(text: &str) -> Result<usize, Damage> {
+        let mut cursor = Cursor::new(text.as_bytes(), 0);
+        cursor.skip().map(|()| cursor.at)
+    }
+
+    fn text(json: &str) -> Result<String, Damage> {
+        let scalar = Cursor::new(json.as_bytes(), 0).scalar()?;
+        Ok(scalar.text().into_owned())
     }
 
     #[test]
-    fn errors_at_the_end_are_told_from_others() {
-        let error = |text: &str| {
-            let error = Cursor::new(text.as_bytes(), 0)
-                .value::<Vec<f64>>()
-                .expect_err("an error");
-            is_at_end(&error, text.as_bytes())
-        };
-        assert!(error("[1.") && error("[1,\n2.5,\n3e") && error("[1,"));
-        assert!(!error("[1.x]") && !error("[1,\n2,\n3.]\n") && !error("[1}\n,2]"));
+    fn scalars_are_read_as_text() {
+        assert_eq!(text(r#" "a b" "#), Ok("a b".to_owned()));
+        assert_eq!(
+            text(r#""say \"hi\"\n\u00e4""#),
+            Ok("say \"hi\"\nä".to_owned())
+        );
+        assert_eq!(text("-1.5e+3,"), Ok("-1.5e+3".to_owned()));
+        assert_eq!(text(r#"{"a":[1]} "#), Ok(String::new()));
+        // Half a surrogate pair is no character: it stays as it was written.
+        assert_eq!(text(r#""\ud800""#), Ok(r"\ud800".to_owned()));
+    }
+
+    #[test]
+    fn objects_hand_out_their_keys() {
+        let mut cursor = Cursor::new(br#" { "a" : 1 , "b" : [ 2, {} ] } ,"#, 0);
+        let mut keys = Vec::new();
+        let read = cursor.object(|cursor, key| {
+            keys.push(key.to_owned());
+            cursor.skip()
+        });
+        assert_eq!((read, keys), (Ok(()), vec![b"a".to_vec(), b"b".to_vec()]));
+        assert!(cursor.eat(b','));
+    }
+
+    #[test]
+    fn text_that_ends_is_told_from_text_that_is_wrong() {
+        let cut = [
+            "",
+            "1",
+            "tru",
+            "\"a",
+            "\"a\\",
+            "[",
+            "[1,",
+            "{",
+            "{\"a",
+            "{\"a\":",
+            "{\"a\":{}",
+        ];
+        for text in cut {
+            assert_eq!(skip(text), Err(Damage::Cut), "{text}");
+        }
+        let wrong = [
+            "]",
+            "[1}",
+            "{1}",
+            "{\"a\" 1}",
+            "{\"a\":\"b\"c\"}",
+            "\"a\nb\"",
+            "[1 2]",
+            "{,}",
+        ];
+        for text in wrong {
+            assert_eq!(skip(text), Err(Damage::Malformed), "{text}");
+        }
+    }
+
+    #[test]
+    fn nesting_is_limited() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert_eq!(skip(&nested(60)), Ok(120));
+        assert_eq!(skip(&nested(100_000)), Err(Damage::Malformed));
     }
 
     #[test]
@@ -154,6 +399,49 @@ mod tests {
         let other_key = r#"},{"phase":1}"#;
         for text in [inside_a_string, other_key, "},{}", "}", ""] {
             assert_eq!(next_event(text.as_bytes(), 0), None, "{text}");
+        }
+    }
+
+    fn any_json() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(Into::into),
+            any::<f64>().prop_map(Into::into),
+            any::<i64>().prop_map(Into::into),
+            any::<String>().prop_map(Into::into),
+        ];
+        leaf.prop_recursive(5, 40, 6, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..6).prop_map(Into::into),
+                proptest::collection::btree_map(any::<String>(), inner, 0..6)
+                    .prop_map(|map| map.into_iter().collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_serde_json_writes_is_stepped_over_exactly(
+            value in any_json(),
+            is_pretty in any::<bool>(),
+        ) {
+            let json = if is_pretty { format!("{value:#}") } else { value.to_string() };
+            prop_assert_eq!(skip(&format!("{json} ,")), Ok(json.len()));
+        }
+
+        #[test]
+        fn strings_read_as_serde_json_wrote_them(string in any::<String>()) {
+            let json = serde_json::Value::from(string.as_str()).to_string();
+            prop_assert_eq!(text(&json), Ok(string));
+        }
+
+        #[test]
+        fn strings_end_where_serde_json_ends_them(raw in "[a\"\\\\nu0-9 ,:{}]{0,20}") {
+            let json = format!("\"{raw}\" ");
+            if let Ok(string) = serde_json::from_str::<String>(&json) {
+                prop_assert_eq!(skip(&json), Ok(json.len() - 1));
+                prop_assert_eq!(text(&json), Ok(string));
+            }
         }
     }
 }

@@ -1,12 +1,7 @@
 //! The outer structure of a trace file: fields of a header and the list of events.
 
-use std::borrow::Cow;
-
-use serde::de::{IgnoredAny, MapAccess};
-
 use super::JsonTraceError;
-use super::cursor::Cursor;
-use super::lenient::{FromKeys, Lenient, Text};
+use super::cursor::{Cursor, Damage};
 use super::scan::{self, End};
 use super::table::Table;
 
@@ -95,7 +90,7 @@ fn read_object<'a>(
     let mut keys: Vec<String> = Vec::new();
     let mut events: Option<(Table<'a>, Ending)> = None;
     while !cursor.eat(b'}') {
-        let Some(key) = read_key(&mut cursor) else {
+        let Ok(key) = cursor.key() else {
             // Kineto copies some metadata into its header unquoted.
             match find_events(bytes, cursor.at) {
                 Some(at) if events.is_none() => {
@@ -105,24 +100,19 @@ fn read_object<'a>(
                 _ => break,
             }
         };
-        if key == "traceEvents" && cursor.eat(b'[') {
+        // A second list would be a second file glued to the first.
+        if key == b"traceEvents" && events.is_none() && cursor.eat(b'[') {
             let (table, end) = scan::read_events(bytes, cursor.at);
-            events = Some(match events {
-                Some((mut known, _)) if known.base_ps() == table.base_ps() => {
-                    known.append(table);
-                    (known, ending(end))
-                }
-                _ => (table, ending(end)),
-            });
+            events = Some((table, ending(end)));
             match end {
                 End::Closed(at) => cursor.at = at,
                 End::BetweenEvents | End::InEvent(_) => break,
             }
-        } else if header.take(&key, &mut cursor).is_none() && events.is_some() {
+        } else if header.take(key, &mut cursor).is_err() && events.is_some() {
             break;
         }
         if keys.len() < MAX_KEYS_SHOWN {
-            keys.push(key.chars().take(40).collect());
+            keys.push(String::from_utf8_lossy(key).chars().take(40).collect());
         }
         cursor.eat(b',');
     }
@@ -141,15 +131,6 @@ fn read_object<'a>(
     }
 }
 
-/// A key and its colon.
-fn read_key<'a>(cursor: &mut Cursor<'a>) -> Option<Cow<'a, str>> {
-    if cursor.peek() != Some(b'"') {
-        return None;
-    }
-    let Text(key) = cursor.value().ok()?;
-    cursor.eat(b':').then_some(key)
-}
-
 fn ending(end: End) -> Ending {
     match end {
         End::Closed(_) => Ending::Whole,
@@ -164,57 +145,56 @@ fn find_events(bytes: &[u8], from: usize) -> Option<usize> {
     Some(from + rest.windows(KEY.len()).position(|window| window == KEY)?)
 }
 
-/// An object of which one field is wanted.
-#[derive(Default)]
-struct Named {
-    name: Option<String>,
-    rank: Option<String>,
-}
-
-impl<'de> FromKeys<'de> for Named {
-    fn take<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
-        let field = match key {
-            "name" => &mut self.name,
-            "rank" => &mut self.rank,
-            _ => {
-                map.next_value::<IgnoredAny>()?;
-                return Ok(());
+impl Header {
+    /// Takes the value of a key.
+    fn take(&mut self, key: &[u8], cursor: &mut Cursor<'_>) -> Result<(), Damage> {
+        match key {
+            b"host_name" => self.host = name(cursor)?,
+            b"distributedInfo" if cursor.peek() == Some(b'{') => {
+                cursor.object(|cursor, key| {
+                    match key {
+                        b"rank" => self.rank = name(cursor)?,
+                        _ => cursor.skip()?,
+                    }
+                    Ok(())
+                })?;
             }
-        };
-        let Text(text) = map.next_value()?;
-        *field = Some(text.into_owned());
+            b"deviceProperties" => {
+                self.is_kineto = true;
+                self.take_devices(cursor)?;
+            }
+            _ => {
+                self.is_kineto |= matches!(key, b"schemaVersion" | b"baseTimeNanoseconds");
+                cursor.skip()?;
+            }
+        }
         Ok(())
     }
+
+    fn take_devices(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Damage> {
+        if !cursor.eat(b'[') {
+            return cursor.skip();
+        }
+        while cursor.peek() == Some(b'{') {
+            cursor.object(|cursor, key| {
+                match key {
+                    b"name" => self.gpus.extend(name(cursor)?),
+                    _ => cursor.skip()?,
+                }
+                Ok(())
+            })?;
+            cursor.eat(b',');
+        }
+        if cursor.eat(b']') {
+            Ok(())
+        } else {
+            Err(Damage::Malformed)
+        }
+    }
 }
 
-impl Header {
-    /// Takes the value of a key; `None` where it is not JSON.
-    fn take(&mut self, key: &str, cursor: &mut Cursor<'_>) -> Option<()> {
-        match key {
-            "schemaVersion" | "baseTimeNanoseconds" => {
-                self.is_kineto = true;
-                cursor.value::<IgnoredAny>().ok()?;
-            }
-            "deviceProperties" => {
-                self.is_kineto = true;
-                if cursor.peek() == Some(b'[') {
-                    let devices: Vec<Lenient<Named>> = cursor.value().ok()?;
-                    self.gpus
-                        .extend(devices.into_iter().filter_map(|Lenient(gpu)| gpu.name));
-                } else {
-                    cursor.value::<IgnoredAny>().ok()?;
-                }
-            }
-            "host_name" => {
-                let Text(name) = cursor.value().ok()?;
-                self.host = Some(name.into_owned()).filter(|name| !name.is_empty());
-            }
-            "distributedInfo" => {
-                let Lenient(info) = cursor.value::<Lenient<Named>>().ok()?;
-                self.rank = info.rank.filter(|rank| !rank.is_empty());
-            }
-            _ => drop(cursor.value::<IgnoredAny>().ok()?),
-        }
-        Some(())
-    }
+/// A string or number that names something; `None` where it is empty.
+fn name(cursor: &mut Cursor<'_>) -> Result<Option<String>, Damage> {
+    let name = cursor.scalar()?.text();
+    Ok(Some(name.into_owned()).filter(|name| !name.is_empty()))
 }

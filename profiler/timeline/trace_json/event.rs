@@ -3,22 +3,19 @@
 
 use std::borrow::Cow;
 
-use serde::de::{IgnoredAny, MapAccess};
-use serde_json::value::RawValue;
-
+use super::cursor::{Cursor, Damage, Scalar};
 use super::decimal;
-use super::lenient::{FromKeys, Id, Lenient, Text};
 
 /// What is asked of every event. The arguments that describe an operation are many and the same
 /// for all its executions, so they are read once, as [`Details`].
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Event<'a> {
     /// First letter of `ph`; 0 where there is none.
     pub(super) phase: u8,
-    pub(super) category: Cow<'a, str>,
-    pub(super) name: Cow<'a, str>,
-    pub(super) pid: Id<'a>,
-    pub(super) tid: Id<'a>,
+    pub(super) category: Scalar<'a>,
+    pub(super) name: Scalar<'a>,
+    pub(super) pid: Scalar<'a>,
+    pub(super) tid: Scalar<'a>,
     /// `ts` in picoseconds.
     pub(super) start_ps: Option<i128>,
     /// `dur` in picoseconds.
@@ -29,12 +26,10 @@ pub(super) struct Event<'a> {
 }
 
 /// The arguments that differ between events, and those of `M` events.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Args<'a> {
-    /// The name that an `M` event gives to a process or a thread.
-    pub(super) name: Cow<'a, str>,
-    /// Kineto's `labels` of a process.
-    pub(super) labels: Cow<'a, str>,
+    /// The name that an `M` event gives to a process or a thread, or Kineto's labels of a process.
+    pub(super) name: Scalar<'a>,
     /// `device_offset_ps`: start on the device's own clock.
     pub(super) device_start_ps: Option<u64>,
     /// `device_duration_ps`.
@@ -65,110 +60,98 @@ pub(super) struct Details<'a> {
     pub(super) host_module: Cow<'a, str>,
 }
 
-/// An event read for its [`Details`].
-#[derive(Debug, Default)]
-pub(super) struct DetailedEvent<'a> {
-    pub(super) details: Details<'a>,
-}
-
-impl Event<'_> {
-    /// The event without its arguments and without what it borrows.
-    pub(super) fn without_args(self) -> Event<'static> {
-        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
-        Event {
-            phase: self.phase,
-            category: owned(self.category),
-            name: owned(self.name),
-            pid: self.pid.into_owned(),
-            tid: self.tid.into_owned(),
-            start_ps: self.start_ps,
-            duration_ps: self.duration_ps,
-            args: Args::default(),
-            has_keys: self.has_keys,
-        }
-    }
-}
-
-impl<'de> FromKeys<'de> for Event<'de> {
+impl<'a> Event<'a> {
+    /// Reads the event at the cursor.
+    ///
+    /// With damage comes what was read before it: Kineto turns every backslash into a slash, so
+    /// quotes inside HLO text end the string early, but only in arguments, which come last.
     #[inline]
-    fn take<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
-        self.has_keys = true;
-        match key {
-            "ph" => {
-                let Text(phase) = map.next_value()?;
-                self.phase = phase.bytes().next().unwrap_or(0);
+    pub(super) fn read(cursor: &mut Cursor<'a>) -> (Self, Result<(), Damage>) {
+        let mut event = Self::default();
+        let outcome = cursor.object(|cursor, key| {
+            event.has_keys = true;
+            match key {
+                b"ph" => {
+                    event.phase = cursor.scalar()?.raw.first().copied().unwrap_or_default();
+                }
+                b"pid" => event.pid = cursor.scalar()?,
+                b"tid" => event.tid = cursor.scalar()?,
+                b"ts" => event.start_ps = decimal::picos(cursor.scalar()?.raw),
+                b"dur" => event.duration_ps = decimal::picos(cursor.scalar()?.raw),
+                b"name" => event.name = cursor.scalar()?,
+                b"cat" => event.category = cursor.scalar()?,
+                b"args" if cursor.peek() == Some(b'{') => event.args.read(cursor)?,
+                _ => cursor.skip()?,
             }
-            "pid" => self.pid = map.next_value()?,
-            "tid" => self.tid = map.next_value()?,
-            "ts" => self.start_ps = decimal::picos(map.next_value::<&RawValue>()?.get()),
-            "dur" => self.duration_ps = decimal::picos(map.next_value::<&RawValue>()?.get()),
-            "name" => self.name = text(map)?,
-            "cat" => self.category = text(map)?,
-            "args" => Lenient(self.args) = map.next_value()?,
-            _ => drop(map.next_value::<IgnoredAny>()?),
-        }
-        Ok(())
+            Ok(())
+        });
+        (event, outcome)
+    }
+
+    /// Whether Kineto put it on an accelerator.
+    pub(super) fn is_kernel(&self) -> bool {
+        self.category.raw == b"kernel" || self.category.raw.starts_with(b"gpu_")
     }
 }
 
-impl<'de> FromKeys<'de> for Args<'de> {
+impl<'a> Args<'a> {
     #[inline]
-    fn take<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
-        match key {
-            "name" => self.name = text(map)?,
-            "labels" => self.labels = text(map)?,
-            "device_offset_ps" => self.device_start_ps = integer(&text(map)?),
-            "device_duration_ps" => self.device_duration_ps = integer(&text(map)?),
-            "hlo_category" | "long_name" | "hlo_op" | "queue_id" | "program_id" => {
-                self.has_details = true;
-                map.next_value::<IgnoredAny>()?;
+    fn read(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Damage> {
+        cursor.object(|cursor, key| {
+            match key {
+                b"name" | b"labels" => self.name = cursor.scalar()?,
+                b"device_offset_ps" => self.device_start_ps = integer(cursor.scalar()?),
+                b"device_duration_ps" => self.device_duration_ps = integer(cursor.scalar()?),
+                b"hlo_category" | b"long_name" | b"hlo_op" | b"queue_id" | b"program_id" => {
+                    self.has_details = true;
+                    cursor.skip()?;
+                }
+                _ => cursor.skip()?,
             }
-            _ => drop(map.next_value::<IgnoredAny>()?),
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 
-impl<'de> FromKeys<'de> for DetailedEvent<'de> {
-    fn take<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+impl<'a> Details<'a> {
+    /// Reads the details of the event at the cursor.
+    pub(super) fn read(cursor: &mut Cursor<'a>) -> Result<Self, Damage> {
+        let mut details = Self::default();
+        cursor.object(|cursor, key| match key {
+            b"args" if cursor.peek() == Some(b'{') => {
+                cursor.object(|cursor, key| details.take(key, cursor.scalar()?))
+            }
+            _ => cursor.skip(),
+        })?;
+        Ok(details)
+    }
+
+    fn take(&mut self, key: &[u8], value: Scalar<'a>) -> Result<(), Damage> {
         match key {
-            "args" => Lenient(self.details) = map.next_value()?,
-            _ => drop(map.next_value::<IgnoredAny>()?),
+            b"long_name" => self.long_name = value.text(),
+            b"hlo_category" => self.category = value.text(),
+            b"tf_op" => self.framework_op = value.text(),
+            b"source" => self.source = value.text(),
+            b"source_stack" => self.source_stack = value.text(),
+            b"shape_with_layout" => self.shape = value.text(),
+            b"deduplicated_name" => self.deduplicated_name = value.text(),
+            b"flops" => self.flops = integer(value),
+            b"model_flops" => self.model_flops = integer(value),
+            b"bytes_accessed" => self.bytes_accessed = integer(value),
+            b"program_id" => self.program_id = integer(value),
+            b"symbol_id" => self.symbol_id = integer(value),
+            b"run_id" => self.run_id = integer(value),
+            b"hlo_op" => self.host_op = value.text(),
+            b"hlo_module" => self.host_module = value.text(),
+            _ => {}
         }
         Ok(())
     }
-}
-
-impl<'de> FromKeys<'de> for Details<'de> {
-    fn take<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
-        match key {
-            "long_name" => self.long_name = text(map)?,
-            "hlo_category" => self.category = text(map)?,
-            "tf_op" => self.framework_op = text(map)?,
-            "source" => self.source = text(map)?,
-            "source_stack" => self.source_stack = text(map)?,
-            "shape_with_layout" => self.shape = text(map)?,
-            "deduplicated_name" => self.deduplicated_name = text(map)?,
-            "flops" => self.flops = integer(&text(map)?),
-            "model_flops" => self.model_flops = integer(&text(map)?),
-            "bytes_accessed" => self.bytes_accessed = integer(&text(map)?),
-            "program_id" => self.program_id = integer(&text(map)?),
-            "symbol_id" => self.symbol_id = integer(&text(map)?),
-            "run_id" => self.run_id = integer(&text(map)?),
-            "hlo_op" => self.host_op = text(map)?,
-            "hlo_module" => self.host_module = text(map)?,
-            _ => drop(map.next_value::<IgnoredAny>()?),
-        }
-        Ok(())
-    }
-}
-
-fn text<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Cow<'de, str>, A::Error> {
-    map.next_value::<Text<'de>>().map(|Text(text)| text)
 }
 
 /// A whole number as writers print them: unsigned, signed (ids are hashes), or as a double.
-fn integer(text: &str) -> Option<u64> {
+fn integer(value: Scalar<'_>) -> Option<u64> {
+    let text = std::str::from_utf8(value.raw).ok()?;
     if let Ok(value) = text.parse::<u64>() {
         return Some(value);
     }
@@ -185,7 +168,8 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Event<'_> {
-        let Lenient(event) = serde_json::from_str(text).expect(text);
+        let (event, outcome) = Event::read(&mut Cursor::new(text.as_bytes(), 0));
+        assert_eq!(outcome, Ok(()), "{text}");
         event
     }
 
@@ -195,11 +179,8 @@ mod tests {
             r#"{"ph":"X","pid":"Spans","tid":7,"ts":"1.5","dur":0.25,"name":12,
                 "args":{"device_offset_ps":9,"device_duration_ps":"8","other":[{}]}}"#,
         );
-        assert_eq!((event.phase, &*event.name), (b'X', "12"));
-        assert_eq!(
-            (event.pid, event.tid),
-            (Id::Text("Spans".into()), Id::Number(7))
-        );
+        assert_eq!((event.phase, &*event.name.text()), (b'X', "12"));
+        assert!(event.pid.is_string && !event.tid.is_string);
         assert_eq!(
             (event.start_ps, event.duration_ps),
             (Some(1_500_000), Some(250_000))
@@ -210,26 +191,45 @@ mod tests {
 
     #[test]
     fn values_of_no_use_leave_fields_empty() {
-        let event = read(r#"{"ph":null,"pid":{},"ts":[1],"name":[2],"args":"none","ts":null}"#);
+        let event = read(r#"{"ph":{},"pid":{},"ts":[1],"name":[2],"args":"none","dur":null}"#);
         assert_eq!(
-            (event.phase, event.pid, event.start_ps),
-            (0, Id::Absent, None)
+            (event.phase, event.start_ps, event.duration_ps),
+            (0, None, None)
         );
-        assert!(event.name.is_empty() && event.has_keys);
+        assert!(event.pid.raw.is_empty() && event.name.raw.is_empty() && event.has_keys);
         assert!(!read("{}").has_keys);
     }
 
     #[test]
     fn of_keys_given_twice_the_last_counts() {
-        assert_eq!(read(r#"{"name":"a","name":"b"}"#).name, "b");
+        assert_eq!(read(r#"{"name":"a","name":"b"}"#).name.raw, b"b");
+    }
+
+    #[test]
+    fn damage_comes_with_what_stood_before_it() {
+        let text = br#"{"ph":"X","name":"a","ts":1,"args":{"x":"say /"hi/""}}"#;
+        let (event, outcome) = Event::read(&mut Cursor::new(text, 0));
+        assert_eq!(outcome, Err(Damage::Malformed));
+        assert_eq!(
+            (event.name.raw, event.start_ps),
+            (&b"a"[..], Some(1_000_000))
+        );
     }
 
     #[test]
     fn integers_are_read_as_writers_print_them() {
-        assert_eq!(integer("18446744073709551615"), Some(u64::MAX));
-        assert_eq!(integer("-1"), Some(u64::MAX));
-        assert_eq!(integer("1.5e3"), Some(1500));
-        assert_eq!(integer("-0.5"), None);
-        assert_eq!(integer("<opaque bytes>"), None);
+        let read = |text: &str| {
+            let quoted = format!("\"{text}\"");
+            integer(
+                Cursor::new(quoted.as_bytes(), 0)
+                    .scalar()
+                    .expect("a string"),
+            )
+        };
+        assert_eq!(read("18446744073709551615"), Some(u64::MAX));
+        assert_eq!(read("-1"), Some(u64::MAX));
+        assert_eq!(read("1.5e3"), Some(1500));
+        assert_eq!(read("-0.5"), None);
+        assert_eq!(read("<opaque bytes>"), None);
     }
 }

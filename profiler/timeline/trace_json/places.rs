@@ -42,7 +42,7 @@ pub(super) fn places(table: &Table<'_>, is_kineto: bool, host: &str) -> BTreeMap
         known.has_kernels |= line.has_kernels;
         known.has_core_lines |= line
             .name
-            .is_some_and(|name| kineto::is_core_line(table.names.get(name)));
+            .is_some_and(|name| kineto::is_core_line(&table.names.get(name)));
     }
     let mut cores = 0;
     let place = |(pid, facts): (Key, ProcessFacts<'_>)| {

@@ -6,9 +6,8 @@
 
 use rayon::prelude::*;
 
-use super::cursor::{Cursor, is_at_end, next_event};
+use super::cursor::{Cursor, Damage, next_event};
 use super::event::Event;
-use super::lenient::Lenient;
 use super::table::Table;
 
 /// Size of a part. Large against the tables' fixed costs, small against the memory that the
@@ -101,29 +100,23 @@ fn read_part<'a>(bytes: &'a [u8], from: usize, to: usize, table: &mut Table<'a>)
                 cursor.at += 1;
                 continue;
             }
+            Some(b'{') => {}
+            // No event, but no harm either.
+            Some(_) if cursor.skip().is_ok() => continue,
             Some(_) => {}
         }
         let at = cursor.at;
-        let error = match cursor.value::<Lenient<Event<'a>>>() {
-            Ok(Lenient(event)) => {
-                table.add(event, at);
-                continue;
-            }
-            Err(error) => error,
+        let (event, outcome) = Event::read(&mut cursor);
+        let Err(damage) = outcome else {
+            table.add(&event, at);
+            continue;
         };
-        // Not JSON: go on with the next event, if there is one.
+        // Go on with the next event, if there is one.
         let next = next_event(text, at + 1);
-        if (next.is_none() || !is_last) && is_at_end(&error, text.get(at..).unwrap_or_default()) {
+        if damage == Damage::Cut && (next.is_none() || !is_last) {
             return End::InEvent(at);
         }
-        let event = text.get(at..next.unwrap_or(to)).unwrap_or_default();
-        match event_without_args(event) {
-            Some(event) => {
-                table.without_args += 1;
-                table.add(event, at);
-            }
-            None => table.unreadable += 1,
-        }
+        table.add_damaged(&event);
         match next {
             Some(next) => cursor.at = next,
             // The last event of the list is the bad one: what follows it is not known.
@@ -131,19 +124,6 @@ fn read_part<'a>(bytes: &'a [u8], from: usize, to: usize, table: &mut Table<'a>)
             None => return End::BetweenEvents,
         }
     }
-}
-
-/// What stands before the arguments of an event whose arguments are not JSON.
-///
-/// Kineto turns every backslash into a slash, so quotes inside HLO text end the string early.
-fn event_without_args(text: &[u8]) -> Option<Event<'static>> {
-    const ARGS: &[u8] = b"\"args\"";
-    let args = text.windows(ARGS.len()).position(|window| window == ARGS)?;
-    let fields = text.get(..args)?.trim_ascii_end();
-    let mut object = fields.strip_suffix(b",")?.to_vec();
-    object.push(b'}');
-    let Lenient(event) = serde_json::from_slice::<Lenient<Event<'_>>>(&object).ok()?;
-    Some(event.without_args())
 }
 
 /// What to take off all times of a file, from the first of them.
@@ -154,20 +134,80 @@ fn clock_base(bytes: &[u8], start: usize) -> i128 {
             continue;
         }
         let at = cursor.at;
-        match cursor.value::<Lenient<Event<'_>>>() {
-            Ok(Lenient(event)) if event.phase == b'X' => match event.start_ps {
+        match Event::read(&mut cursor) {
+            (event, Ok(())) if event.phase != b'X' => {}
+            (event, Ok(())) => match event.start_ps {
                 Some(time) if time > LARGEST_TIME_PS => {
-                    return (time.saturating_sub(BASE_MARGIN_PS) >> BASE_STEP_BITS)
-                        << BASE_STEP_BITS;
+                    let earliest = time.saturating_sub(BASE_MARGIN_PS);
+                    return (earliest >> BASE_STEP_BITS) << BASE_STEP_BITS;
                 }
                 Some(_) => return 0,
                 None => {}
             },
-            Ok(_) => {}
-            Err(_) => match next_event(bytes, at + 1) {
+            (_, Err(_)) => match next_event(bytes, at + 1) {
                 Some(next) => cursor.at = next,
                 None => return 0,
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nested lists that look like events, broken events, text between events, another list
+    /// after the one that is read.
+    const LIST: &str = r#"
+    {"ph":"M","pid":3,"name":"process_name","args":{"name":"/device:TPU:0"}} ,
+    {"ph":"X","pid":3,"tid":1,"ts":1,"dur":1,"name":"a","args":{"x":[{"name":1},{"name":2},{"name":3}]}},
+    {"ph":"X","pid":"Spans","tid":"b","ts":1,"dur":1,"name":"b"},
+    {"ph":"X","pid":3,"tid":1,"ts":2,"dur":1,"name":"c","args":{"device_offset_ps":"7","x":"/"c/""}},
+    {"ph":"X","pid":3,"tid":1,"ts":3,"dur":1,"name":"d","args":{"device_offset_ps":"9","long_name":"d"}},
+    {"ph":"X","pid":3,"tid":2,"ts":3,"dur":1,"name":"a},{\"ph\""},
+    {"name":"say "e"","ph":"X"},
+    {"ph":"X","pid":3,"tid":1,"ts":4,"dur":1,"name":"\"f\""},
+    {"ph":"M","pid":3,"tid":1,"name":"thread_name","args":{"name":"XLA Ops"}},
+    {}], "more":[{"ph":"X","ts":1,"name":"x"},{"ph":"X","ts":1,"name":"y"}]"#;
+
+    fn read_in_parts(text: &str, size: usize) -> (String, End) {
+        let mut table = Table::new(0);
+        let end = read_parts(text.as_bytes(), 0, size, &mut table);
+        let names: Vec<_> = (0..table.names.len() as u32)
+            .map(|i| table.names.get(i))
+            .collect();
+        let counts = (table.events, table.unreadable, table.without_args);
+        (
+            format!(
+                "{names:?} {:?} {:?} {counts:?}",
+                table.processes, table.lines
+            ),
+            end,
+        )
+    }
+
+    #[test]
+    fn a_list_reads_the_same_in_parts_of_any_size() {
+        let whole = read_in_parts(LIST, LIST.len());
+        let close = LIST.find("], \"more\"").expect("the end of the list") + 1;
+        assert_eq!(whole.1, End::Closed(close));
+        for size in 0..LIST.len() {
+            assert_eq!(read_in_parts(LIST, size), whole, "parts of {size} bytes");
+        }
+    }
+
+    #[test]
+    fn a_list_that_is_cut_reads_the_same_in_parts() {
+        for cut in (0..LIST.len()).filter(|cut| LIST.is_char_boundary(*cut)) {
+            let text = &LIST[..cut];
+            let whole = read_in_parts(text, text.len());
+            for size in [0, 40, 150, 400] {
+                assert_eq!(
+                    read_in_parts(text, size),
+                    whole,
+                    "{cut} bytes in parts of {size}"
+                );
+            }
         }
     }
 }

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::event::Event;
-use super::lenient::Id;
+use super::cursor::Scalar;
+use super::event::{Args, Event};
 use crate::session::Track;
 
 /// Index into [`Names`].
@@ -22,23 +22,24 @@ pub(super) const ABSENT: u64 = u64::MAX;
 /// Strings of a file, each once.
 #[derive(Debug, Default)]
 pub(super) struct Names<'a> {
-    list: Vec<Cow<'a, str>>,
-    index: FxHashMap<Cow<'a, str>, NameIndex>,
+    list: Vec<Scalar<'a>>,
+    /// By the text as it stands in the file: a writer writes a string in one way.
+    index: FxHashMap<&'a [u8], NameIndex>,
 }
 
 impl<'a> Names<'a> {
-    pub(super) fn intern(&mut self, name: Cow<'a, str>) -> NameIndex {
-        if let Some(known) = self.index.get(&name) {
-            return *known;
-        }
-        let new = self.list.len() as NameIndex;
-        self.list.push(name.clone());
-        self.index.insert(name, new);
-        new
+    #[inline]
+    pub(super) fn intern(&mut self, name: Scalar<'a>) -> NameIndex {
+        let list = &mut self.list;
+        *self.index.entry(name.raw).or_insert_with(|| {
+            list.push(name);
+            list.len() as NameIndex - 1
+        })
     }
 
-    pub(super) fn get(&self, index: NameIndex) -> &str {
-        self.list.get(index as usize).map_or("", |name| name)
+    pub(super) fn get(&self, index: NameIndex) -> Cow<'a, str> {
+        let name = self.list.get(index as usize);
+        name.map_or(Cow::Borrowed(""), |name| name.text())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -114,7 +115,8 @@ pub(super) struct Table<'a> {
     /// In the order in which they first appear.
     pub(super) lines: Vec<Line>,
     index: FxHashMap<(Key, Key), usize>,
-    latest: usize,
+    /// Ids and index of the line of the latest event.
+    latest: (Option<(Scalar<'a>, Scalar<'a>)>, usize),
     /// Taken off every time, so that clocks of any origin fit.
     base_ps: i128,
     /// Elements of the list that are events, `M` events apart.
@@ -132,7 +134,7 @@ impl<'a> Table<'a> {
             processes: BTreeMap::new(),
             lines: Vec::new(),
             index: FxHashMap::default(),
-            latest: 0,
+            latest: (None, 0),
             base_ps,
             events: 0,
             unreadable: 0,
@@ -145,7 +147,7 @@ impl<'a> Table<'a> {
     }
 
     /// Adds the event that begins at byte `at` of the file.
-    pub(super) fn add(&mut self, event: Event<'a>, at: usize) {
+    pub(super) fn add(&mut self, event: &Event<'a>, at: usize) {
         match event.phase {
             b'M' => self.describe(event),
             b'X' | b'i' | b'I' => {
@@ -159,39 +161,47 @@ impl<'a> Table<'a> {
         }
     }
 
-    fn describe(&mut self, event: Event<'a>) {
+    /// Adds what stands before the arguments of an event whose arguments are not JSON.
+    pub(super) fn add_damaged(&mut self, event: &Event<'a>) {
+        if event.phase == b'X' && event.start_ps.is_some() && event.duration_ps.is_some() {
+            self.without_args += 1;
+            let args = Args::default();
+            self.add(&Event { args, ..*event }, 0);
+        } else {
+            self.unreadable += 1;
+        }
+    }
+
+    fn describe(&mut self, event: &Event<'a>) {
         let pid = self.key(event.pid);
-        match &*event.name {
-            "process_name" => self.processes.entry(pid).or_default().name = event.args.name,
-            "process_labels" => self.processes.entry(pid).or_default().labels = event.args.labels,
-            "thread_name" => {
-                let tid = self.key(event.tid);
-                let name = self.names.intern(event.args.name);
-                self.line(pid, tid).name = Some(name);
+        let name = event.args.name;
+        match event.name.raw {
+            b"process_name" => self.processes.entry(pid).or_default().name = name.text(),
+            b"process_labels" => self.processes.entry(pid).or_default().labels = name.text(),
+            b"thread_name" => {
+                let name = self.names.intern(name);
+                self.line_of(event).name = Some(name);
             }
             _ => {}
         }
     }
 
-    fn add_span(&mut self, event: Event<'a>, at: usize) {
+    fn add_span(&mut self, event: &Event<'a>, at: usize) {
         let Some(start) = event.start_ps else {
             self.unreadable += 1;
             return;
         };
-        let instant = event.phase != b'X';
         // Kineto's instants mark its own iterations and allocations of host memory; those of
         // XProf are events of no duration.
-        if instant && (!event.category.is_empty() || matches!(event.pid, Id::Text(_))) {
+        if event.phase != b'X' && (!event.category.raw.is_empty() || event.pid.is_string) {
             return;
         }
         let start_ps = clamp(start.saturating_sub(self.base_ps));
         let duration_ps = clamp(event.duration_ps.unwrap_or(0));
-        let pid = self.key(event.pid);
-        let tid = self.key(event.tid);
         let name = self.names.intern(event.name);
-        let args = event.args;
-        let line = self.line(pid, tid);
-        line.has_kernels |= event.category == "kernel" || event.category.starts_with("gpu_");
+        let args = &event.args;
+        let line = self.line_of(event);
+        line.has_kernels |= event.is_kernel();
         let len = line.spans.len();
         line.spans.push(start_ps, duration_ps, name);
         let has_device = args.has_details || args.device_start_ps.is_some();
@@ -205,31 +215,44 @@ impl<'a> Table<'a> {
         }
     }
 
-    fn key(&mut self, id: Id<'a>) -> Key {
-        match id {
-            Id::Absent => Key::Absent,
-            Id::Number(number) => Key::Number(number),
-            Id::Text(text) => Key::Word(self.names.intern(text)),
+    fn key(&mut self, id: Scalar<'a>) -> Key {
+        let text = std::str::from_utf8(id.raw).ok().filter(|_| !id.is_string);
+        let number = text.and_then(|text| {
+            let unsigned = || text.parse().map(u64::cast_signed);
+            text.parse().or_else(|_| unsigned()).ok()
+        });
+        match number {
+            Some(number) => Key::Number(number),
+            None if id == Scalar::default() => Key::Absent,
+            None => Key::Word(self.names.intern(id)),
         }
     }
 
-    fn line(&mut self, pid: Key, tid: Key) -> &mut Line {
-        let is_latest = |line: &Line| line.pid == pid && line.tid == tid;
-        if !self.lines.get(self.latest).is_some_and(is_latest) {
-            let lines = &mut self.lines;
-            self.latest = *self.index.entry((pid, tid)).or_insert_with(|| {
-                lines.push(Line {
-                    pid,
-                    tid,
-                    name: None,
-                    has_kernels: false,
-                    spans: Track::default(),
-                    device: DeviceColumns::default(),
-                });
-                lines.len() - 1
-            });
+    /// The line of an event, which is nearly always that of the event before.
+    #[inline]
+    fn line_of(&mut self, event: &Event<'a>) -> &mut Line {
+        let ids = (event.pid, event.tid);
+        if self.latest.0 != Some(ids) {
+            let (pid, tid) = (self.key(event.pid), self.key(event.tid));
+            self.latest = (Some(ids), self.line(pid, tid));
         }
-        &mut self.lines[self.latest]
+        &mut self.lines[self.latest.1]
+    }
+
+    /// Index of a line, new or known.
+    fn line(&mut self, pid: Key, tid: Key) -> usize {
+        let lines = &mut self.lines;
+        *self.index.entry((pid, tid)).or_insert_with(|| {
+            lines.push(Line {
+                pid,
+                tid,
+                name: None,
+                has_kernels: false,
+                spans: Track::default(),
+                device: DeviceColumns::default(),
+            });
+            lines.len() - 1
+        })
     }
 
     /// Appends what was read of the next part of the same file.
@@ -258,6 +281,7 @@ impl<'a> Table<'a> {
         }
         for mut part in next.lines {
             let line = self.line(key_of(part.pid), key_of(part.tid));
+            let line = &mut self.lines[line];
             line.name = part.name.map(name_of).or(line.name);
             line.has_kernels |= part.has_kernels;
             let (before, added) = (line.spans.len(), part.spans.len());

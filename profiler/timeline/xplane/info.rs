@@ -28,6 +28,7 @@ pub(super) fn read_plane_stats(plane: &Plane<'_>, device: &mut Device) {
             "peak_cmem_wr_bw_gigabytes_per_second" => {
                 peaks.peak_cmem_write_gb_per_s = positive(stat.double());
             }
+            "has_merged_vmem" => peaks.has_merged_vmem = Some(stat.uint() != 0),
             "has_megacore" => peaks.has_megacore = Some(stat.uint() != 0),
             "core_details" => {
                 // CoreDetails.local_chip_id is field 4, absent (0) on the first chip.

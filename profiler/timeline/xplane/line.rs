@@ -101,8 +101,15 @@ pub(super) struct MemorySample {
 }
 
 pub(super) fn read_line(job: &LineJob<'_>, local: &Local<'_>) -> LineData {
-    let mut data = LineData::default();
     let wants_device_time = matches!(job.kind, LineKind::Ops | LineKind::Steps);
+    let mut data = LineData::default();
+    // Events take about 30 bytes, more with statistics: this is the right order of magnitude.
+    let events = job.bytes.len() / 32;
+    data.spans.reserve(events);
+    if wants_device_time {
+        data.device_start_ps.reserve(events);
+        data.device_duration_ps.reserve(events);
+    }
     for (number, value) in Message::new(job.bytes) {
         if number == 4 {
             read_event(value, job, local, wants_device_time, &mut data);
@@ -136,6 +143,8 @@ pub(super) fn read_event(
             1 => metadata_id = value.int(),
             2 => offset = value.uint(),
             3 => duration = value.uint(),
+            // On the host's threads only the operations of XLA:CPU carry what is wanted.
+            4 if job.kind == LineKind::HostThread && ids.hlo_op == i64::MIN => {}
             4 => {
                 let (id, stat) = raw_stat(value.bytes());
                 if id == ids.device_offset_ps {
@@ -163,7 +172,7 @@ pub(super) fn read_event(
             _ => {}
         }
     }
-    let index = local.index.get(&metadata_id).copied();
+    let index = local.find(metadata_id);
     let (Some(index), None) = (index, event.error()) else {
         data.bad_events += 1;
         return;

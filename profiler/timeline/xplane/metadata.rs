@@ -11,7 +11,10 @@ use crate::wire::Message;
 pub(super) struct Local<'a> {
     pub(super) plane: &'a Plane<'a>,
     pub(super) metadata: Vec<&'a [u8]>,
-    pub(super) index: FxHashMap<i64, u32>,
+    /// Local index by id, for ids that are hashes.
+    index: FxHashMap<i64, u32>,
+    /// Local index plus one by id, for ids that are small numbers; 0 for none.
+    small: Vec<u32>,
     pub(super) stats: EventStats,
     pub(super) memory_ids: [Option<u32>; 2],
 }
@@ -34,11 +37,16 @@ pub(super) struct EventStats {
 impl<'a> Local<'a> {
     pub(super) fn of(plane: &'a Plane<'a>) -> Self {
         let mut index = FxHashMap::default();
+        let small_ids = plane.event_metadata.len().saturating_mul(4);
+        let mut small = vec![0; small_ids];
         let mut metadata = Vec::with_capacity(plane.event_metadata.len());
         let mut memory_ids = [None; 2];
         for (id, bytes) in &plane.event_metadata {
             let local = metadata.len() as u32;
-            index.insert(*id, local);
+            match usize::try_from(*id).ok().and_then(|id| small.get_mut(id)) {
+                Some(slot) => *slot = local + 1,
+                None => _ = index.insert(*id, local),
+            }
             metadata.push(*bytes);
             let name = Message::new(bytes)
                 .find(|(n, _)| *n == 2)
@@ -65,8 +73,18 @@ impl<'a> Local<'a> {
             plane,
             metadata,
             index,
+            small,
             stats,
             memory_ids,
+        }
+    }
+
+    /// The local index of an id.
+    #[inline]
+    pub(super) fn find(&self, id: i64) -> Option<u32> {
+        match usize::try_from(id).ok().and_then(|id| self.small.get(id)) {
+            Some(slot) => slot.checked_sub(1),
+            None => self.index.get(&id).copied(),
         }
     }
 

@@ -121,7 +121,11 @@ impl<'a> Stat<'a> {
     }
 }
 
-#[inline]
+#[inline(always)]
+#[expect(
+    clippy::inline_always,
+    reason = "called for each statistic of millions of events"
+)]
 pub(super) fn raw_stat(bytes: &[u8]) -> (i64, Stat<'_>) {
     let mut id = 0;
     let mut stat = Stat::None;

@@ -1,0 +1,74 @@
+//! Evidence that several rules show in the same way.
+
+use profiler::units::{Bytes, percent};
+
+use crate::finding::{Bucket, Exhibit};
+use crate::rule::Context;
+use crate::rules::layout::group::{Group, groups, origin, time, times};
+use crate::rules::layout::movers::Mover;
+
+/// Patterns that a finding shows at most.
+const MAX_PATTERNS: usize = 5;
+
+/// The time of the operations and its share of the step, in one line.
+pub(crate) fn share_of_step(context: &Context<'_>, what: &str, ms: f64) -> Exhibit {
+    Exhibit::text(
+        what,
+        format!("{} of each step, {}", time(ms), percent(context.share(ms))),
+        format!(
+            "sum of the self times of the operations below, mean over cores; the median step takes {}",
+            context.evidence.step_time()
+        ),
+    )
+}
+
+/// What is moved, from which layout to which, by pattern and place.
+pub(crate) fn patterns(context: &Context<'_>, movers: &[Mover<'_>]) -> Vec<Exhibit> {
+    let keyed = movers
+        .iter()
+        .map(|mover| ((mover.pattern(), origin(context, mover.op)), mover));
+    let groups = groups(keyed, |mover| mover.ms());
+    let hidden = groups.len().saturating_sub(MAX_PATTERNS);
+    let mut exhibits: Vec<Exhibit> = groups.iter().take(MAX_PATTERNS).map(pattern).collect();
+    if hidden > 0 {
+        let ms = groups
+            .iter()
+            .skip(MAX_PATTERNS)
+            .map(|group| group.sum)
+            .sum();
+        exhibits.push(Exhibit::text(
+            "other patterns",
+            format!("{hidden} more, {} together", time(ms)),
+            "grouped by what is moved and where in the source",
+        ));
+    }
+    exhibits
+}
+
+fn pattern(group: &Group<(String, String), &Mover<'_>>) -> Exhibit {
+    let (pattern, origin) = &group.key;
+    let count: f64 = group
+        .members
+        .iter()
+        .map(|mover| mover.op.step_occurrences)
+        .sum();
+    let bytes: f64 = group.members.iter().map(|mover| mover.step_bytes()).sum();
+    Exhibit::text(
+        pattern.clone(),
+        format!(
+            "{} in {}, {} read and written {}",
+            times(count),
+            time(group.sum),
+            Bytes(bytes as u64),
+            if count.round() > 1.0 { "in all" } else { "" },
+        )
+        .trim_end()
+        .to_owned(),
+        origin.clone(),
+    )
+}
+
+/// Where the time of movers would come from.
+pub(crate) fn buckets(movers: &[Mover<'_>]) -> Vec<Bucket> {
+    movers.iter().map(|mover| Bucket::Op(mover.op.id)).collect()
+}

@@ -1,0 +1,178 @@
+//! Work that is done twice to save memory of which there is enough.
+
+use knowledge::advice::AdviceKind;
+use profiler::evidence::{OpClass, OpProfile};
+use profiler::units::{Bytes, percent};
+
+use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
+use crate::rule::{Context, Rule};
+use crate::rules::layout::exhibits::share_of_step;
+use crate::rules::layout::group::time;
+use crate::rules::memory::room::Room;
+
+/// See the card.
+#[derive(Debug)]
+pub struct RematWithFreeHbm;
+
+/// Recomputation below this share of the step is not worth a change.
+const MIN_SHARE: f64 = 0.01;
+/// With less than this part of the memory free, the recomputation is what makes the step fit.
+const MIN_FREE: f64 = 0.08;
+/// The part of the free memory that may be spent.
+const SPENDABLE: f64 = 0.9;
+
+impl Rule for RematWithFreeHbm {
+    fn code(&self) -> &'static str {
+        "TT801"
+    }
+
+    fn name(&self) -> &'static str {
+        "remat-with-free-hbm"
+    }
+
+    fn card(&self) -> &'static str {
+        include_str!("remat_with_free_hbm.md")
+    }
+
+    fn check(&self, context: &Context<'_>) -> Vec<Draft> {
+        let ops: Vec<&OpProfile> = context
+            .ops_above(0.0, |op| op.step_self_ps > 0.0 && is_remat(context, op))
+            .collect();
+        let ms = total_ms(&ops);
+        let room = Room::of(context);
+        let full = room.is_some_and(|room| 1.0 - room.fullness() < MIN_FREE);
+        if full || context.share(ms) < MIN_SHARE {
+            return Vec::new();
+        }
+        vec![draft(context, &ops, ms, room)]
+    }
+}
+
+fn total_ms(ops: &[&OpProfile]) -> f64 {
+    ops.iter().map(|op| op.step_self_ms()).sum()
+}
+
+/// Whether an operation repeats what was computed before, by `jax.checkpoint` or by the compiler.
+fn is_remat(context: &Context<'_>, op: &OpProfile) -> bool {
+    let of = context.op(op);
+    by_compiler(context, op) || of.framework_op.contains("rematted_computation")
+}
+
+fn by_compiler(context: &Context<'_>, op: &OpProfile) -> bool {
+    context.op(op).name.contains(".remat")
+}
+
+fn draft(context: &Context<'_>, ops: &[&OpProfile], ms: f64, room: Option<Room>) -> Draft {
+    // Products are what pays to keep: dear to compute, small to store.
+    let products: Vec<&OpProfile> = ops
+        .iter()
+        .copied()
+        .filter(|op| matches!(op.class, OpClass::Matmul | OpClass::CustomCall))
+        .collect();
+    let products_ms = total_ms(&products);
+    let kept: f64 = products.iter().map(|op| result_bytes(op)).sum();
+    let fits = room.map(|room| {
+        let spendable = SPENDABLE * room.free() as f64;
+        if kept > 0.0 {
+            (spendable / kept).min(1.0)
+        } else {
+            1.0
+        }
+    });
+    let expected_ms = products_ms * fits.unwrap_or(1.0);
+    let compiler_ms: f64 = ops
+        .iter()
+        .filter(|op| by_compiler(context, op))
+        .map(|op| op.step_self_ms())
+        .sum();
+
+    let mut evidence = vec![
+        share_of_step(context, "time recomputing", ms),
+        Exhibit::text(
+            "of that matmuls and kernels",
+            format!(
+                "{}, with results of {} a step",
+                time(products_ms),
+                Bytes(kept as u64)
+            ),
+            "results in memory, tile padding included, times their executions",
+        ),
+    ];
+    if compiler_ms > 0.0 {
+        evidence.push(Exhibit::text(
+            "of that by the compiler's own choice",
+            time(compiler_ms).to_string(),
+            "instructions with .remat in their name: XLA recomputes when a program would not fit",
+        ));
+    }
+    evidence.extend(room.map(|room| room.exhibit()));
+    let mut caveats = vec![
+        "free memory may be worth more as a larger batch: with the same policy, 8 to 12 a device gained 9.0 % on TPU7x (295 B parameters)".to_owned(),
+    ];
+    let (low_ms, formula) = match fits {
+        Some(part) => (
+            0.0,
+            format!(
+                "recomputed matmuls and kernels, {products_ms:.3} ms, times the part of their results that fits into nine tenths of what is free ({part:.2})"
+            ),
+        ),
+        None => {
+            caveats.insert(
+                0,
+                "how much memory is free is not known: the profile has no memory events; the saving holds if the results fit".to_owned(),
+            );
+            (
+                0.0,
+                format!(
+                    "recomputed matmuls and kernels, {products_ms:.3} ms, if their results ({}) fit into memory",
+                    Bytes(kept as u64)
+                ),
+            )
+        }
+    };
+    let title = match room {
+        Some(room) => format!(
+            "{} of each {} step ({}) recomputes activations while {} of {} HBM are free",
+            time(ms),
+            context.evidence.step_time(),
+            percent(context.share(ms)),
+            Bytes(room.free()),
+            Bytes(room.capacity),
+        ),
+        None => format!(
+            "{} of each {} step ({}) recomputes activations",
+            time(ms),
+            context.evidence.step_time(),
+            percent(context.share(ms)),
+        ),
+    };
+    Draft {
+        title,
+        kind: AdviceKind::Remat,
+        ops: ops.iter().map(|op| op.id).collect(),
+        evidence,
+        claim: Some(Claim {
+            expected_ms,
+            low_ms,
+            high_ms: ms,
+            upper_bound_ms: ms,
+            basis: Basis::Modelled,
+            formula,
+            buckets: ops.iter().map(|op| Bucket::Op(op.id)).collect(),
+        }),
+        advice: vec![
+            "keep the results of matmuls and attention and recompute the rest: jax.checkpoint with policy dots_with_no_batch_dims_saveable or save_only_these_names (MaxText: remat_policy save_qkv_proj, minimal)".to_owned(),
+            "compile the candidates without running them: compiled.memory_analysis() tells to the byte whether one fits".to_owned(),
+        ],
+        caveats,
+    }
+}
+
+/// Bytes of an operation's results in a step, in memory.
+fn result_bytes(op: &OpProfile) -> f64 {
+    let shape = op
+        .instruction
+        .as_ref()
+        .map(|instruction| &instruction.shape);
+    shape.map_or(0.0, |shape| shape.padded_bytes().0 as f64) * op.step_occurrences
+}

@@ -1,0 +1,242 @@
+//! A report in words, the same wherever it is shown.
+//!
+//! The words carry names from the profile as they are; whoever writes them makes them safe.
+
+use advisors::finding::{Basis, Confidence, Exhibit, Saving, Value};
+use advisors::report::{BreakdownRow, Report};
+use profiler::evidence::Spread;
+use profiler::session::{Device, Session};
+use profiler::units::{Bytes, percent, with_digits};
+
+/// What people ask first: labels with what they say. A line without a label goes on with the one
+/// before.
+#[must_use]
+pub fn facts(report: &Report) -> Vec<(&'static str, String)> {
+    let mut facts = vec![("Chip", chip(report)), ("Step", step(report))];
+    facts.push(("", step_basis(report)));
+    facts.extend(utilization(report).map(|words| ("MFU", words)));
+    facts.extend(memory(report).map(|words| ("HBM", words)));
+    facts
+}
+
+fn chip(report: &Report) -> String {
+    let cores = report
+        .devices
+        .iter()
+        .filter(|device| device.kind == "tensor-core")
+        .count();
+    let hosts = match report.hosts.len() {
+        0 | 1 => String::new(),
+        hosts => format!(" on {hosts} hosts"),
+    };
+    match &report.chip {
+        Some(chip) => {
+            let basis = match chip.basis.as_str() {
+                "stated" => String::new(),
+                "given" => " (given with --chip)".to_owned(),
+                _ => format!(" ({}: {})", chip.basis, chip.reason),
+            };
+            format!("{cores} {}{hosts}{basis}", chip.product_name)
+        }
+        None => {
+            format!("unknown; {cores} TensorCores{hosts}; give --chip for rooflines and MFU")
+        }
+    }
+}
+
+fn step(report: &Report) -> String {
+    let time = &report.steps.time;
+    match time.count {
+        0 => "none found".to_owned(),
+        1 => format!("{:.3} ms, one step", time.median_ms),
+        count => format!(
+            "median {:.3} ms, p90 {:.3} ms, {count} steps ({:.3} to {:.3} ms)",
+            time.median_ms, time.p90_ms, time.min_ms, time.max_ms
+        ),
+    }
+}
+
+fn step_basis(report: &Report) -> String {
+    let mut basis = report.steps.basis.clone();
+    if report.steps.cut > 0 {
+        basis.push_str(&format!(
+            "; {} cut by the capture's ends left out",
+            report.steps.cut
+        ));
+    }
+    if report.steps.period.count > 0 {
+        basis.push_str(&format!(
+            "; {:.3} ms start to start",
+            report.steps.period.median_ms
+        ));
+    }
+    basis
+}
+
+fn utilization(report: &Report) -> Option<String> {
+    let used = report.utilization.as_ref()?;
+    let with = used.mfu_with_custom_calls;
+    let without = used.mfu_without_custom_calls;
+    let mut line = format!("{} without custom calls", percent(without));
+    if with > without {
+        line.push_str(&format!(", {} with", percent(with)));
+    }
+    if used.custom_calls_without_flops > 0 {
+        let calls = used.custom_calls_without_flops;
+        line.push_str(&format!(" ({calls} custom calls state no FLOPs)"));
+    }
+    Some(line)
+}
+
+fn memory(report: &Report) -> Option<String> {
+    let memory = report.memory.as_ref()?;
+    Some(format!(
+        "peak {} of {}, {} free",
+        Bytes(memory.peak_bytes),
+        Bytes(memory.capacity_bytes),
+        Bytes(memory.free_bytes)
+    ))
+}
+
+/// Categories below this share of the step are summed up as one row.
+const SMALL_SHARE: f64 = 0.005;
+
+/// Where the time of a step goes: `(name, ms, share)`, small categories together, idle time last.
+#[must_use]
+pub fn breakdown(report: &Report) -> Vec<(String, f64, f64)> {
+    let (large, small): (Vec<&BreakdownRow>, Vec<&BreakdownRow>) = report
+        .breakdown
+        .categories
+        .iter()
+        .partition(|row| row.share >= SMALL_SHARE);
+    let mut rows: Vec<(String, f64, f64)> = large
+        .iter()
+        .map(|row| (row.name.clone(), row.self_ms_per_step, row.share))
+        .collect();
+    if !small.is_empty() {
+        let categories = if small.len() == 1 {
+            "category"
+        } else {
+            "categories"
+        };
+        rows.push((
+            format!("{} smaller {categories}", small.len()),
+            small.iter().map(|row| row.self_ms_per_step).sum(),
+            small.iter().map(|row| row.share).sum(),
+        ));
+    }
+    let window = report.breakdown.window_ms_per_step;
+    let idle = [
+        (
+            "idle between programs",
+            report.breakdown.idle_between_ms_per_step,
+        ),
+        (
+            "idle inside programs",
+            report.breakdown.idle_inside_ms_per_step,
+        ),
+    ];
+    for (name, ms) in idle {
+        let share = if window > 0.0 { ms / window } else { 0.0 };
+        if share >= 0.0005 {
+            rows.push((name.to_owned(), ms, share));
+        }
+    }
+    rows
+}
+
+/// A saving with its band.
+#[must_use]
+pub fn saving(saving: &Saving) -> String {
+    let basis = match saving.basis {
+        Basis::Measured => "measured",
+        Basis::Modelled => "modelled",
+        Basis::LookedUp => "looked up",
+    };
+    format!(
+        "{} a step expected ({}), {} to {}, never more than {}; {basis}",
+        with_digits(saving.expected_ms, "ms"),
+        percent(saving.share_of_step),
+        with_digits(saving.low_ms, "ms"),
+        with_digits(saving.high_ms, "ms"),
+        with_digits(saving.upper_bound_ms, "ms"),
+    )
+}
+
+/// How often advice of this kind helped.
+#[must_use]
+pub fn odds(confidence: &Confidence) -> String {
+    let decided = confidence.supported + confidence.refuted;
+    let probability = percent(confidence.probability);
+    let kind = &confidence.kind;
+    if decided > 0 {
+        format!(
+            "{probability} that such advice helps: {} of {decided} published tries of {kind} did",
+            confidence.supported
+        )
+    } else {
+        format!(
+            "{probability} that such advice helps: the base rate of all advice, none counted for {kind}"
+        )
+    }
+}
+
+/// What all findings come to together; none where nothing can be saved.
+#[must_use]
+pub fn together(report: &Report) -> Option<String> {
+    let step = report.steps.time.median_ms;
+    let any = report.findings.iter().any(|f| f.saving.is_some());
+    (any && step > 0.0).then(|| {
+        format!(
+            "all of them together, if all work: {} of each step ({}); no saving is proven before it is measured",
+            with_digits(report.combined_saving_ms, "ms"),
+            percent(report.combined_saving_ms / step)
+        )
+    })
+}
+
+/// A piece of evidence: what it is and its value.
+#[must_use]
+pub fn exhibit(exhibit: &Exhibit) -> String {
+    let value = match &exhibit.value {
+        Value::Number { number, unit } if unit == "bytes" => Bytes(*number as u64).to_string(),
+        Value::Number { number, unit } => with_digits(*number, unit).trim_end().to_owned(),
+        Value::Text { text } => text.clone(),
+    };
+    format!("{}: {value}", exhibit.what)
+}
+
+/// A count per step: whole where it is whole.
+#[must_use]
+pub fn count(value: f64) -> String {
+    if (value - value.round()).abs() < 0.005 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+/// Order statistics in a line; `noun` is what is counted.
+#[must_use]
+pub fn spread(spread: &Spread, noun: &str) -> String {
+    let (median, p90) = (spread.median_ps.as_ms(), spread.p90_ps.as_ms());
+    match spread.count {
+        0 => format!("no whole {noun}"),
+        1 => format!("{median:.3} ms, one {noun}"),
+        count => format!(
+            "median {median:.3} ms, p90 {p90:.3} ms, {:.3} to {:.3} ms, {count} {noun}s",
+            spread.min_ps.as_ms(),
+            spread.max_ps.as_ms(),
+        ),
+    }
+}
+
+/// A device's name, with its host where there are several.
+#[must_use]
+pub fn device_name(session: &Session, device: &Device) -> String {
+    let plane = device.plane.trim_start_matches("/device:");
+    match session.hosts.get(device.host as usize) {
+        Some(host) if session.hosts.len() > 1 => format!("{} {plane}", host.name),
+        _ => plane.to_owned(),
+    }
+}

@@ -1,0 +1,320 @@
+//! A program without a trace, priced by the roofline: what its schedule takes at least.
+//!
+//! Every operation takes the longest of its FLOPs over the peak, its HBM bytes over the HBM
+//! bandwidth, and for a collective its bytes on the wire over ICI. Asynchronous operations run
+//! beside the others and are waited for at their end. Real runs take longer; the session is marked
+//! [`Origin::Predicted`] and its notes say what the times are.
+
+use rustc_hash::FxHashMap;
+
+use crate::chip::ChipFacts;
+use crate::evidence::class::CollectiveKind;
+use crate::evidence::peaks::Peaks;
+use crate::program::cost::CostModel;
+use crate::program::instruction::{CallRole, FusionKind, Instruction};
+use crate::program::opcode::AsyncPart;
+use crate::program::{Computation, OpId as HloId, Program};
+use crate::session::{
+    CoreKind, Device, Host, Module, Op, OpId, Origin, Session, SessionProgram, StatedPeaks,
+};
+use crate::timeline::settle;
+
+/// Loops run this many operations at most; beyond that they are shortened, and a note says so.
+const MAX_EVENTS: usize = 500_000;
+/// Loops within loops that are followed.
+const MAX_DEPTH: usize = 16;
+/// An operation takes at least this long, in picoseconds: a nanosecond.
+const MIN_PS: u64 = 1_000;
+
+/// Gives a session that holds programs but no events one device that runs each program once.
+pub fn price(session: &mut Session, facts: &ChipFacts) {
+    let peaks = Peaks::of_facts(facts);
+    let mut device = Device::new(0, "/device:TPU:0".to_owned(), CoreKind::TensorCore, 0);
+    device.peaks = StatedPeaks {
+        device_type: Some(facts.product_name.clone()),
+        peak_tflops: peaks.bf16_tflops.as_ref().map(|peak| peak.value),
+        peak_hbm_gb_per_s: peaks.hbm_gb_per_s.as_ref().map(|peak| peak.value),
+        ..StatedPeaks::default()
+    };
+    let mut now = 0;
+    let mut shortened = false;
+    let mut unknown_trips = false;
+    let programs = std::mem::take(&mut session.programs);
+    for program in &programs {
+        let module = session.modules.len() as u32;
+        let program_id = Some(program.program.fingerprint());
+        session.modules.push(Module {
+            name: program.program.name.clone(),
+            program_id,
+        });
+        let mut player = Player {
+            program: &program.program,
+            model: CostModel::new(&program.program),
+            peaks: &peaks,
+            module,
+            ops: FxHashMap::default(),
+            arrivals: FxHashMap::default(),
+            session,
+            device: &mut device,
+            now,
+            shortened: false,
+            unknown_trips: false,
+        };
+        if let Some(entry) = program.program.entry_computation() {
+            player.play(entry, 0);
+        }
+        let end = player.now;
+        shortened |= player.shortened;
+        unknown_trips |= player.unknown_trips;
+        device.modules.push(now, end - now, module);
+        device.run_ids.push(0);
+        now = end;
+    }
+    let first = (session.modules.len() - programs.len()) as u32;
+    session.programs = programs
+        .into_iter()
+        .zip(first..)
+        .map(|(program, module)| SessionProgram {
+            module: Some(module),
+            ..program
+        })
+        .collect();
+    if session.hosts.is_empty() {
+        session.hosts.push(Host {
+            name: "(none)".to_owned(),
+            capture_ns: None,
+            mxu_utilization_percent: None,
+            hbm_utilization_percent: None,
+        });
+    }
+    settle(&mut device);
+    session.devices.push(device);
+    session.origin = Origin::Predicted;
+    session.notes.info(
+        "roofline-times",
+        "nothing was measured: every time is the least that the roofline allows for the operation",
+    );
+    if shortened {
+        session.notes.warn(
+            "long-loop",
+            format!("loops were cut after {MAX_EVENTS} operations"),
+        );
+    }
+    if unknown_trips {
+        session.notes.warn(
+            "unknown-trip-count",
+            "a loop's trip count is not known: it counts once",
+        );
+    }
+}
+
+struct Player<'p, 'a> {
+    program: &'p Program,
+    model: CostModel<'p>,
+    peaks: &'a Peaks,
+    module: u32,
+    ops: FxHashMap<HloId, OpId>,
+    /// When an asynchronous operation's data is there, by its start.
+    arrivals: FxHashMap<HloId, u64>,
+    session: &'a mut Session,
+    device: &'a mut Device,
+    now: u64,
+    shortened: bool,
+    unknown_trips: bool,
+}
+
+impl<'p> Player<'p, '_> {
+    fn play(&mut self, computation: &Computation, depth: usize) {
+        for id in computation.ops() {
+            let Some(instruction) = self.program.get(id) else {
+                continue;
+            };
+            if instruction.opcode.is_free() {
+                continue;
+            }
+            if self.device.ops.len() >= MAX_EVENTS || depth >= MAX_DEPTH {
+                self.shortened = true;
+                return;
+            }
+            match instruction.opcode.as_str() {
+                "while" => self.play_loop(id, depth),
+                "call" | "conditional" => {
+                    for callee in
+                        self.callees(id, &[CallRole::Applies, CallRole::Calls, CallRole::Branch])
+                    {
+                        self.play(callee, depth + 1);
+                    }
+                }
+                _ => self.run(id, instruction),
+            }
+        }
+    }
+
+    fn callees(&self, id: HloId, roles: &[CallRole]) -> Vec<&'p Computation> {
+        let program = self.program;
+        program
+            .called(id)
+            .filter(|(role, _)| roles.contains(role))
+            .filter_map(|(_, callee)| program.computation(callee))
+            .collect()
+    }
+
+    fn play_loop(&mut self, id: HloId, depth: usize) {
+        let bodies = self.callees(id, &[CallRole::Body]);
+        let trips = self.program.trip_count(id).unwrap_or_else(|| {
+            self.unknown_trips = true;
+            1
+        });
+        for _ in 0..trips {
+            for body in &bodies {
+                self.play(body, depth + 1);
+            }
+            if self.shortened {
+                return;
+            }
+        }
+    }
+
+    fn run(&mut self, id: HloId, instruction: &Instruction) {
+        let least = self.least_ps(id, instruction);
+        let duration = match instruction.opcode.async_part() {
+            Some((AsyncPart::Start, _)) => {
+                self.arrivals.insert(id, self.now.saturating_add(least));
+                MIN_PS
+            }
+            Some((AsyncPart::Update, _)) => {
+                self.follow(id);
+                MIN_PS
+            }
+            Some((AsyncPart::Done, _)) => {
+                self.follow(id);
+                let arrival = self.arrivals.get(&id).copied().unwrap_or(0);
+                arrival.saturating_sub(self.now).max(MIN_PS)
+            }
+            None => least.max(MIN_PS),
+        };
+        let op = self.op(id, instruction);
+        self.device.push_op(op, self.now, duration, None);
+        self.now = self.now.saturating_add(duration);
+    }
+
+    /// An update or a done is of the same transfer as the start that it reads.
+    fn follow(&mut self, id: HloId) {
+        let start = self
+            .program
+            .operands(id)
+            .find_map(|operand| self.arrivals.get(&operand));
+        if let Some(arrival) = start.copied() {
+            self.arrivals.insert(id, arrival);
+        }
+    }
+
+    fn least_ps(&mut self, id: HloId, instruction: &Instruction) -> u64 {
+        let cost = self.model.cost(id);
+        let dtype = cost
+            .matmuls
+            .first()
+            .map_or("bf16", |matmul| matmul.lhs.name());
+        let flops = cost.matmul_flops + cost.kernel.as_ref().and_then(|k| k.flops).unwrap_or(0.0);
+        let compute = self
+            .peaks
+            .matmul_tflops(dtype)
+            .map_or(0.0, |peak| flops / peak);
+        let rate = |bytes: u64, peak: &Option<crate::evidence::peaks::Peak>| {
+            peak.as_ref()
+                .map_or(0.0, |peak| bytes as f64 * 1e3 / peak.value)
+        };
+        let hbm = rate(
+            cost.traffic.hbm().total_padded().0,
+            &self.peaks.hbm_gb_per_s,
+        );
+        let host = rate(
+            cost.traffic.host().total_padded().0,
+            &self.peaks.pcie_gb_per_s,
+        );
+        let wire = rate(wire_bytes(instruction), &self.peaks.ici_gb_per_s);
+        compute.max(hbm).max(host).max(wire).min(1e18) as u64
+    }
+
+    fn op(&mut self, id: HloId, instruction: &Instruction) -> OpId {
+        if let Some(op) = self.ops.get(&id) {
+            return *op;
+        }
+        let source = self.program.source(id);
+        let source = source
+            .first()
+            .map(|line| format!("{}:{}", line.file, line.line));
+        let metadata = &instruction.metadata;
+        let op = Op {
+            module: Some(self.module),
+            symbol_id: Some(id.index() as u64 + 1),
+            name: instruction.name.clone(),
+            category: self.category(id, instruction),
+            framework_op: metadata.op_name.clone(),
+            source: source.unwrap_or_else(|| match metadata.source_file.as_str() {
+                "" => String::new(),
+                file => format!("{file}:{}", metadata.source_line),
+            }),
+            deduplicated_name: metadata.deduplicated_name.clone(),
+            shape: instruction.shape.to_string(),
+            ..Op::default()
+        };
+        let handle = self.session.ops.len() as OpId;
+        self.session.ops.push(op);
+        self.ops.insert(id, handle);
+        handle
+    }
+
+    /// XProf's category of an instruction, for those that matter here.
+    fn category(&self, id: HloId, instruction: &Instruction) -> String {
+        let opcode = instruction.opcode.as_str();
+        let inside = |wanted: &[&str]| {
+            let body = self.program.body_of(id);
+            body.is_some_and(|body| {
+                body.ops()
+                    .filter_map(|op| self.program.get(op))
+                    .any(|i| wanted.iter().any(|name| i.opcode.as_str() == *name))
+            })
+        };
+        match (opcode, instruction.attributes.fusion_kind) {
+            ("fusion", _) if inside(&["convolution", "dot"]) => "convolution fusion",
+            ("fusion", Some(FusionKind::Loop)) => "loop fusion",
+            ("fusion", Some(FusionKind::Output)) => "output fusion",
+            ("fusion", Some(FusionKind::Input)) => "input fusion",
+            ("fusion", _) => "custom fusion",
+            ("copy" | "transpose" | "reshape", _) => "data formatting",
+            _ => opcode,
+        }
+        .to_owned()
+    }
+}
+
+/// Bytes that a collective sends from one participant, by the ring algorithm.
+fn wire_bytes(instruction: &Instruction) -> u64 {
+    let Some(kind) = CollectiveKind::find(instruction.opcode.as_str()) else {
+        return 0;
+    };
+    let groups = instruction.attributes.replica_groups.as_ref();
+    let size = groups.map_or(2, |groups| groups.group_size().max(1)) as f64;
+    let operands: u64 = instruction
+        .operands
+        .iter()
+        .filter_map(|o| o.shape.as_ref())
+        .map(|s| s.bytes().0)
+        .sum();
+    let result = instruction
+        .shape
+        .arrays()
+        .iter()
+        .map(|a| a.bytes().0)
+        .max()
+        .unwrap_or(0);
+    let share = (size - 1.0) / size;
+    let bytes = match kind {
+        CollectiveKind::AllReduce => 2.0 * share * result as f64,
+        CollectiveKind::AllGather | CollectiveKind::AllToAll => share * result as f64,
+        CollectiveKind::ReduceScatter => share * operands.max(result) as f64,
+        CollectiveKind::CollectivePermute | CollectiveKind::CollectiveBroadcast => result as f64,
+    };
+    bytes as u64
+}
