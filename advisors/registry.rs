@@ -8,26 +8,29 @@ use crate::rules;
 
 /// Every rule.
 pub const RULES: &[&dyn Rule] = &[
+    // Capture quality.
+    &rules::capture::truncated::TruncatedCapture,
+    &rules::capture::missing_hlo::MissingHlo,
+    &rules::capture::missing_steps::MissingSteps,
+    &rules::capture::asymmetric_cores::AsymmetricCores,
+    &rules::capture::rates_above_peak::RatesAbovePeak,
+    &rules::capture::unsteady_steps::UnsteadySteps,
+    // Idle time and the host.
+    &rules::idle::device_idle::DeviceIdle,
+    &rules::idle::many_small_programs::ManySmallPrograms,
+    &rules::idle::compile_during_capture::CompileDuringCapture,
+    &rules::idle::input_stall::InputStall,
+    &rules::idle::idle_inside::IdleInside,
+    &rules::idle::host_reads::HostReads,
+    // Host memory.
     &rules::memory::exposed_host_offload::ExposedHostOffload,
+    // Collectives.
     &rules::collectives::exposed_collective::ExposedCollective,
     &rules::collectives::small_repeated_collectives::SmallRepeatedCollectives,
     &rules::collectives::all_reduce_to_reduce_scatter::AllReduceToReduceScatter,
     &rules::collectives::straggler_skew::StragglerSkew,
     &rules::collectives::full_resharding::FullResharding,
-    &rules::layout::copies_around_kernels::CopiesAroundKernels,
-    &rules::layout::whole_buffer_copy::WholeBufferCopy,
-    &rules::layout::data_formatting::DataFormatting,
-    &rules::layout::dus_on_minor_scan_axis::DusOnMinorScanAxis,
-    &rules::layout::stacked_copies::StackedCopies,
-    &rules::ops::scatter_gather::ScatterGather,
-    &rules::ops::sort_topk::SortTopk,
-    &rules::ops::tiny_ops_loop::TinyOpsLoop,
-    &rules::ops::elementwise_chains::ElementwiseChains,
-    &rules::ops::casts::Casts,
-    &rules::ops::random_numbers::RandomNumbers,
-    &rules::memory::remat_with_free_hbm::RematWithFreeHbm,
-    &rules::memory::memory_near_limit::MemoryNearLimit,
-    &rules::memory::padded_buffers::PaddedBuffers,
+    // Matmuls and kernels.
     &rules::matmul::below_shape_limit::MatmulBelowShapeLimit,
     &rules::matmul::f32_matmul::F32Matmul,
     &rules::matmul::mxu_padding_waste::MxuPaddingWaste,
@@ -36,19 +39,23 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::kernels::naive_attention::NaiveAttention,
     &rules::matmul::weight_bound_decode::WeightBoundDecode,
     &rules::matmul::small_expert_matmul::SmallExpertMatmul,
-    &rules::capture::truncated::TruncatedCapture,
-    &rules::capture::missing_hlo::MissingHlo,
-    &rules::capture::missing_steps::MissingSteps,
-    &rules::capture::asymmetric_cores::AsymmetricCores,
-    &rules::capture::rates_above_peak::RatesAbovePeak,
-    &rules::capture::unsteady_steps::UnsteadySteps,
-    &rules::idle::device_idle::DeviceIdle,
-    &rules::idle::many_small_programs::ManySmallPrograms,
-    &rules::idle::compile_during_capture::CompileDuringCapture,
-    &rules::idle::input_stall::InputStall,
-    &rules::idle::idle_inside::IdleInside,
-    &rules::idle::host_reads::HostReads,
-    &rules::memory::exposed_host_offload::ExposedHostOffload,
+    // Layouts and data movement.
+    &rules::layout::copies_around_kernels::CopiesAroundKernels,
+    &rules::layout::whole_buffer_copy::WholeBufferCopy,
+    &rules::layout::data_formatting::DataFormatting,
+    &rules::layout::dus_on_minor_scan_axis::DusOnMinorScanAxis,
+    &rules::layout::stacked_copies::StackedCopies,
+    // Operations and fusion.
+    &rules::ops::scatter_gather::ScatterGather,
+    &rules::ops::sort_topk::SortTopk,
+    &rules::ops::tiny_ops_loop::TinyOpsLoop,
+    &rules::ops::elementwise_chains::ElementwiseChains,
+    &rules::ops::casts::Casts,
+    &rules::ops::random_numbers::RandomNumbers,
+    // Memory.
+    &rules::memory::remat_with_free_hbm::RematWithFreeHbm,
+    &rules::memory::memory_near_limit::MemoryNearLimit,
+    &rules::memory::padded_buffers::PaddedBuffers,
 ];
 
 /// The rule of that code or name, in any case.
@@ -61,4 +68,47 @@ pub fn find(code_or_name: &str) -> Option<&'static dyn Rule> {
                 || rule.name().eq_ignore_ascii_case(code_or_name)
         })
         .copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULES;
+
+    #[test]
+    fn codes_count_up_and_names_are_unique() {
+        assert!(RULES.windows(2).all(|pair| pair[0].code() < pair[1].code()));
+        let mut names: Vec<&str> = RULES.iter().map(|rule| rule.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), RULES.len());
+    }
+
+    #[test]
+    fn every_card_has_its_headings_in_order() {
+        for rule in RULES {
+            let card = rule.card();
+            assert!(
+                card.starts_with(&format!("# {} {}\n", rule.code(), rule.name())),
+                "{}",
+                rule.code()
+            );
+            let mut from = 0;
+            for heading in [
+                "## What it does",
+                "## Why it is slow",
+                "## Example",
+                "## Expected finding",
+                "## What to do",
+                "## When not to",
+                "## Fix safety",
+                "## References",
+            ] {
+                let at = card[from..].find(heading);
+                let at =
+                    at.unwrap_or_else(|| panic!("{}: no {heading:?} in its place", rule.code()));
+                from += at;
+            }
+            assert!(!rule.summary().is_empty(), "{}", rule.code());
+        }
+    }
 }

@@ -1,10 +1,10 @@
 //! The rules by area. Each is a file `<name>.rs` beside its card `<name>.md`.
 
+pub mod capture;
 pub mod collectives;
+pub mod idle;
 pub mod kernels;
 pub mod layout;
 pub mod matmul;
-pub mod capture;
-pub mod idle;
 pub mod memory;
 pub mod ops;

@@ -1,12 +1,12 @@
 //! Rules on scenarios with known answers: what must be found, what must not, and how much.
 
 mod by_hand;
+mod capture;
 mod collectives;
+mod idle;
 mod kernels;
 mod layout;
 mod matmul;
-mod capture;
-mod idle;
 mod memory;
 mod ops;
 
