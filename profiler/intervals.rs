@@ -14,14 +14,41 @@ impl Intervals {
         if !spans.is_sorted() {
             spans.sort_unstable();
         }
-        let mut union: Vec<(u64, u64)> = Vec::new();
-        for (start, end) in spans {
-            match union.last_mut() {
-                Some(last) if start <= last.1 => last.1 = last.1.max(end),
-                _ => union.push((start, end)),
-            }
+        Self::joined(spans)
+    }
+
+    /// The union of what of some spans lies inside `window`.
+    #[must_use]
+    pub fn union_within(window: (u64, u64), spans: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        Self::union(spans.into_iter().map(|span| clip(span, window)))
+    }
+
+    /// The union with another set.
+    #[must_use]
+    pub fn or(&self, other: &Self) -> Self {
+        let mut spans = Vec::with_capacity(self.spans.len() + other.spans.len());
+        let mut theirs = other.spans.as_slice();
+        for own in &self.spans {
+            let before = theirs.partition_point(|span| span < own);
+            let (earlier, rest) = theirs.split_at(before);
+            spans.extend_from_slice(earlier);
+            spans.push(*own);
+            theirs = rest;
         }
-        Self { spans: union }
+        spans.extend_from_slice(theirs);
+        Self::joined(spans)
+    }
+
+    /// Of sorted spans.
+    fn joined(mut spans: Vec<(u64, u64)>) -> Self {
+        spans.dedup_by(|next, last| {
+            let joins = next.0 <= last.1;
+            if joins {
+                last.1 = last.1.max(next.1);
+            }
+            joins
+        });
+        Self { spans }
     }
 
     /// The intervals.
@@ -39,9 +66,9 @@ impl Intervals {
     /// What of `self` lies inside `window`.
     #[must_use]
     pub fn clip(&self, window: (u64, u64)) -> Self {
-        let clip = |(s, e): &(u64, u64)| ((*s).max(window.0), (*e).min(window.1));
+        let clipped = self.spans.iter().map(|span| clip(*span, window));
         Self {
-            spans: self.spans.iter().map(clip).filter(|(s, e)| s < e).collect(),
+            spans: clipped.filter(|(s, e)| s < e).collect(),
         }
     }
 
@@ -69,6 +96,10 @@ impl Intervals {
         }
         Self { spans: rest }
     }
+}
+
+fn clip(span: (u64, u64), window: (u64, u64)) -> (u64, u64) {
+    (span.0.max(window.0), span.1.min(window.1))
 }
 
 #[cfg(test)]
@@ -102,6 +133,21 @@ mod tests {
             let inside = a.minus(&outside);
             prop_assert_eq!(outside.total_ps() + inside.total_ps(), a.total_ps());
             prop_assert_eq!(inside.minus(&b).total_ps(), 0);
+        }
+
+        #[test]
+        fn a_union_of_two_sets_is_the_union_of_their_spans(
+            a in prop::collection::vec((0u64..200, 0u64..30), 0..20),
+            b in prop::collection::vec((0u64..200, 0u64..30), 0..20),
+            window in (0u64..200, 0u64..100),
+        ) {
+            let spans = |of: &[(u64, u64)]| of.iter().map(|(s, d)| (*s, s + d)).collect::<Vec<_>>();
+            let (a, b) = (spans(&a), spans(&b));
+            let all = Intervals::union(a.iter().chain(&b).copied());
+            let window = (window.0, window.0 + window.1);
+            prop_assert_eq!(Intervals::union(a.clone()).or(&Intervals::union(b.clone())), all.clone());
+            let within = Intervals::union_within(window, a.iter().chain(&b).copied());
+            prop_assert_eq!(within, all.clip(window));
         }
     }
 }

@@ -157,26 +157,51 @@ impl Track {
             .map(|((start, duration), id)| (*start, *duration, *id))
     }
 
-    /// The order that sorts spans by start, longer first where starts are equal; `None` where
-    /// they are in that order already.
-    #[must_use]
-    pub fn sorting(&self) -> Option<Vec<u32>> {
-        let key = |i: usize| (self.start_ps[i], std::cmp::Reverse(self.duration_ps[i]));
-        if (1..self.len()).all(|i| key(i - 1) <= key(i)) {
-            return None;
+    /// Sorts spans by start, longer first where starts are equal. `others` are columns that go with
+    /// the spans; one that has not as many rows stays as it is.
+    pub fn sort_with(&mut self, others: &mut [&mut Vec<u64>]) {
+        // Lines are written in the order in which spans begin, an inner one at times before the
+        // outer one that began in the same picosecond: mostly nothing moves, or only by one.
+        let rows = self.len();
+        let mut moves_left = rows.saturating_mul(2);
+        for from in 1..rows {
+            let mut at = from;
+            while at > 0 && self.key(at - 1) > self.key(at) {
+                if moves_left == 0 {
+                    self.sort_far(others);
+                    return;
+                }
+                moves_left -= 1;
+                self.start_ps.swap(at - 1, at);
+                self.duration_ps.swap(at - 1, at);
+                self.id.swap(at - 1, at);
+                for column in &mut *others {
+                    if column.len() == rows {
+                        column.swap(at - 1, at);
+                    }
+                }
+                at -= 1;
+            }
         }
-        let count = u32::try_from(self.len()).ok()?;
-        let mut order: Vec<u32> = (0..count).collect();
-        order.sort_by_key(|i| key(*i as usize));
-        Some(order)
     }
 
-    /// Rearranges spans as [`Self::sorting`] says.
-    pub fn reorder(&mut self, order: &[u32]) {
-        let pick = |column: &[u64]| order.iter().map(|i| column[*i as usize]).collect();
+    fn key(&self, at: usize) -> (u64, std::cmp::Reverse<u64>) {
+        (self.start_ps[at], std::cmp::Reverse(self.duration_ps[at]))
+    }
+
+    /// Sorts spans that are far from where they belong.
+    fn sort_far(&mut self, others: &mut [&mut Vec<u64>]) {
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        order.sort_by_key(|at| self.key(*at));
+        let pick = |column: &[u64]| order.iter().map(|at| column[*at]).collect();
+        for column in others {
+            if column.len() == order.len() {
+                **column = pick(column);
+            }
+        }
         self.start_ps = pick(&self.start_ps);
         self.duration_ps = pick(&self.duration_ps);
-        self.id = order.iter().map(|i| self.id[*i as usize]).collect();
+        self.id = order.iter().map(|at| self.id[*at]).collect();
     }
 
     /// The first start and the last end.
@@ -432,5 +457,44 @@ impl Session {
     #[must_use]
     pub fn op(&self, id: OpId) -> &Op {
         &self.ops[id as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+
+    use proptest::prelude::*;
+
+    use super::Track;
+
+    proptest! {
+        #[test]
+        fn a_sorted_track_has_the_same_rows_in_order(
+            rows in prop::collection::vec((0u64..40, 0u64..4), 0..60),
+            nearly_sorted: bool,
+        ) {
+            let mut rows = rows;
+            if nearly_sorted {
+                rows.sort_by_key(|row| row.0 / 4);
+            }
+            let mut track = Track::default();
+            let mut beside = Vec::new();
+            for (id, (start, duration)) in rows.iter().enumerate() {
+                track.push(*start, *duration, id as u32);
+                beside.push(id as u64);
+            }
+            let mut other = vec![7];
+            track.sort_with(&mut [&mut beside, &mut other]);
+            let mut wanted: Vec<(u64, u64, u32)> = (0..)
+                .zip(rows)
+                .map(|(id, (start, duration))| (start, duration, id))
+                .collect();
+            wanted.sort_by_key(|(start, duration, _)| (*start, Reverse(*duration)));
+            prop_assert_eq!(track.iter().collect::<Vec<_>>(), wanted);
+            let ids: Vec<u64> = track.id.iter().map(|id| u64::from(*id)).collect();
+            prop_assert_eq!(beside, ids);
+            prop_assert_eq!(other, [7]);
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! Several files of one run go into one builder; equal programs and operations of different
 //! devices and hosts become one entry each.
 
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::note::Notes;
@@ -168,14 +169,13 @@ impl SessionBuilder {
     /// Sorts tracks, computes self times and hands over the session.
     #[must_use]
     pub fn finish(mut self) -> Session {
-        for device in &mut self.session.devices {
-            crate::timeline::settle(device);
-        }
-        for thread in &mut self.session.threads {
-            if let Some(order) = thread.spans.sorting() {
-                thread.spans.reorder(&order);
-            }
-        }
+        self.session
+            .devices
+            .par_iter_mut()
+            .for_each(crate::timeline::settle);
+        self.session.threads.par_iter_mut().for_each(|thread| {
+            thread.spans.sort_with(&mut []);
+        });
         let key = |device: &Device| {
             (
                 device.host,

@@ -83,8 +83,11 @@ impl fmt::Display for WireError {
 /// The fields of one message, in file order: `(number, value)`.
 #[derive(Clone, Debug)]
 pub struct Message<'a> {
+    /// The message, and what follows it in the message around it.
     bytes: &'a [u8],
+    start: usize,
     at: usize,
+    end: usize,
     error: Option<WireError>,
 }
 
@@ -94,7 +97,32 @@ impl<'a> Message<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
+            start: 0,
             at: 0,
+            end: bytes.len(),
+            error: None,
+        }
+    }
+
+    /// Starts at the first field of the message that is the value just read.
+    ///
+    /// The same fields as of `Message::new(value)`. Faster for small messages: a number near
+    /// their end can be read in one go, for the bytes after it are known to be there.
+    #[inline(always)]
+    #[must_use]
+    pub fn nested(&self, value: &'a [u8]) -> Self {
+        let Some(start) = self.at.checked_sub(value.len()) else {
+            return Self::new(value);
+        };
+        debug_assert!(
+            std::ptr::eq(&raw const self.bytes[start..self.at], value),
+            "the value just read"
+        );
+        Self {
+            bytes: self.bytes,
+            start,
+            at: start,
+            end: self.at,
             error: None,
         }
     }
@@ -108,7 +136,7 @@ impl<'a> Message<'a> {
     /// The offset of the next field.
     #[must_use]
     pub fn offset(&self) -> usize {
-        self.at
+        self.at - self.start
     }
 
     #[inline(always)]
@@ -117,42 +145,60 @@ impl<'a> Message<'a> {
         reason = "every field of millions of events starts with one"
     )]
     fn varint(&mut self) -> Option<u64> {
-        // Nearly all varints of a profile take one or two bytes.
         let first = *self.bytes.get(self.at)?;
-        self.at += 1;
         if first < 0x80 {
-            return Some(u64::from(first));
+            self.at += 1;
+            return (self.at <= self.end).then_some(u64::from(first));
         }
-        let mut value = u64::from(first & 0x7f);
-        let mut shift = 7;
-        loop {
+        let word = self.bytes.get(self.at..).and_then(<[u8]>::first_chunk);
+        let word = u64::from_le_bytes(*word.unwrap_or(&[0xff; 8]));
+        let stops = !word & 0x8080_8080_8080_8080;
+        if stops == 0 {
+            return self.long_varint();
+        }
+        self.at += stops.trailing_zeros() as usize / 8 + 1;
+        // The bytes up to the first without a continuation bit; then their groups of seven bits
+        // pushed together, two by two.
+        let groups = word & (stops ^ (stops - 1)) & 0x7f7f_7f7f_7f7f_7f7f;
+        let groups = (groups & 0x007f_007f_007f_007f) | (groups & 0x7f00_7f00_7f00_7f00) >> 1;
+        let groups = (groups & 0x0000_3fff_0000_3fff) | (groups & 0x3fff_0000_3fff_0000) >> 2;
+        let value = (groups & 0x0fff_ffff) | (groups & 0x0fff_ffff_0000_0000) >> 4;
+        (self.at <= self.end).then_some(value)
+    }
+
+    /// A number of nine or ten bytes, or one at the very end of the buffer.
+    #[cold]
+    fn long_varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
             let byte = *self.bytes.get(self.at)?;
             self.at += 1;
-            if shift == 63 && byte > 1 {
+            if self.at > self.end || (shift == 63 && byte > 1) {
                 return None;
             }
             value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
                 return Some(value);
             }
-            shift += 7;
-            if shift > 63 {
-                return None;
-            }
         }
+        None
     }
 
     #[inline]
     fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let end = self.at.checked_add(len)?;
+        let end = self.at.checked_add(len).filter(|end| *end <= self.end)?;
         let bytes = self.bytes.get(self.at..end)?;
         self.at = end;
         Some(bytes)
     }
 
+    #[cold]
     fn fail<T>(&mut self, offset: usize, what: &'static str) -> Option<T> {
-        self.error = Some(WireError { offset, what });
-        self.at = self.bytes.len();
+        self.error = Some(WireError {
+            offset: offset - self.start,
+            what,
+        });
+        self.at = self.end;
         None
     }
 }
@@ -162,7 +208,7 @@ impl<'a> Iterator for Message<'a> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.at >= self.bytes.len() {
+        if self.at >= self.end {
             return None;
         }
         let start = self.at;
@@ -204,7 +250,7 @@ pub fn each_uint(value: Value<'_>, mut each: impl FnMut(u64)) {
     match value {
         Value::Bytes(packed) => {
             let mut cursor = Message::new(packed);
-            while cursor.at < packed.len() {
+            while cursor.at < cursor.end {
                 match cursor.varint() {
                     Some(v) => each(v),
                     None => break,
@@ -217,6 +263,8 @@ pub fn each_uint(value: Value<'_>, mut each: impl FnMut(u64)) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -238,6 +286,55 @@ mod tests {
         assert_eq!(fields.next(), Some((1, Value::Varint(1))));
         assert_eq!(fields.next(), None);
         assert_eq!(fields.error().map(|e| e.offset), Some(2));
+    }
+
+    #[test]
+    fn a_nested_message_ends_where_its_value_does() {
+        // 1: {1: 300, 2: a number cut short}, 3: 5
+        let bytes = [0x0a, 0x05, 0x08, 0xac, 0x02, 0x10, 0x80, 0x18, 0x05];
+        let mut outer = Message::new(&bytes);
+        let (_, value) = outer.next().expect("a field");
+        let mut inner = outer.nested(value.bytes());
+        assert_eq!(inner.next(), Some((1, Value::Varint(300))));
+        assert_eq!(inner.next(), None);
+        assert_eq!(inner.error().map(|e| e.offset), Some(3));
+        assert_eq!(outer.next(), Some((3, Value::Varint(5))));
+    }
+
+    proptest! {
+        #[test]
+        fn every_number_is_read_back_wherever_it_stands(value: u64, bits in 0u32..64, after in 0usize..9) {
+            let value = value >> bits;
+            let mut bytes = vec![0x08];
+            let mut rest = value;
+            while rest >= 0x80 {
+                bytes.push(rest as u8 | 0x80);
+                rest >>= 7;
+            }
+            bytes.push(rest as u8);
+            bytes.extend(std::iter::repeat_n([0x10, 0x01], after).flatten());
+            let mut fields = Message::new(&bytes);
+            prop_assert_eq!(fields.next(), Some((1, Value::Varint(value))));
+            prop_assert_eq!(fields.by_ref().count(), after);
+            prop_assert_eq!(fields.error(), None);
+        }
+
+        #[test]
+        fn a_nested_message_has_the_fields_of_its_bytes(
+            inner in prop::collection::vec(any::<u8>(), 0..24),
+            after in prop::collection::vec(any::<u8>(), 0..12),
+        ) {
+            let mut bytes = vec![0x0a, inner.len() as u8];
+            bytes.extend(&inner);
+            bytes.extend(after);
+            let mut outer = Message::new(&bytes);
+            let (_, value) = outer.next().expect("the message");
+            let mut nested = outer.nested(value.bytes());
+            let mut alone = Message::new(&inner);
+            let same: Vec<_> = alone.by_ref().collect();
+            prop_assert_eq!(nested.by_ref().collect::<Vec<_>>(), same);
+            prop_assert_eq!(nested.error(), alone.error());
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::intervals::Intervals;
 use crate::session::{Device, HostThread, NameId, Session};
 use crate::units::Picos;
 
-pub use kind::HostKind;
+pub use kind::{HostKind, KindSet};
 
 /// A gap with at least this much of it under one kind of activity is put down to it.
 const COVERS: f64 = 0.5;
@@ -167,12 +167,13 @@ impl HostEvidence {
         let Some(device) = session.devices.get(core.device) else {
             return Self::default();
         };
-        let threads: Vec<&HostThread> = session
+        let kinds = kind::kinds(&session.names);
+        let threads: Vec<Watched<'_>> = session
             .threads
             .iter()
             .filter(|thread| thread.host == device.host)
+            .map(|thread| Watched::new(thread, &kinds))
             .collect();
-        let kinds = kind::kinds(&session.names);
         let spans = Spans::collect(&threads, &kinds, core);
         let tiny = idle::tiny_programs(device, core.window_ps);
         let between = between(session, device, core, &tiny, &spans, &threads);
@@ -181,6 +182,31 @@ impl HostEvidence {
             tiny,
             compiles: compiles(session, &threads, &kinds, core.window_ps),
             reads: spans.reads(session),
+        }
+    }
+}
+
+/// A thread, and what its spans are about: most threads of a runtime do nothing of interest, and
+/// none of their spans need be looked at again.
+struct Watched<'s> {
+    thread: &'s HostThread,
+    kinds: KindSet,
+    /// Whether it calls programs.
+    calls: bool,
+}
+
+impl<'s> Watched<'s> {
+    fn new(thread: &'s HostThread, kinds: &[Option<HostKind>]) -> Self {
+        let mut present = KindSet::default();
+        for name in &thread.spans.id {
+            if let Some(kind) = kinds.get(*name as usize).copied().flatten() {
+                present.insert(kind);
+            }
+        }
+        Self {
+            thread,
+            kinds: present,
+            calls: present.contains(HostKind::Dispatch) && !kind::is_worker(thread),
         }
     }
 }
@@ -195,16 +221,16 @@ struct Spans {
 }
 
 impl Spans {
-    fn collect(threads: &[&HostThread], kinds: &[Option<HostKind>], core: &CoreIdle) -> Self {
+    fn collect(threads: &[Watched<'_>], kinds: &[Option<HostKind>], core: &CoreIdle) -> Self {
         let gaps = Ruler::new(&core.between);
-        let any_caller = threads.iter().any(|thread| kind::dispatches(thread, kinds));
+        let any_caller = threads.iter().any(|thread| thread.calls);
         let mut spans: BTreeMap<HostKind, Vec<(u64, u64)>> = BTreeMap::new();
         let mut named: BTreeMap<HostKind, BTreeMap<NameId, u64>> = BTreeMap::new();
         let mut reads: Vec<(u64, u64, NameId)> = Vec::new();
-        for thread in threads {
-            let calls = !any_caller || kind::dispatches(thread, kinds);
+        for watched in threads.iter().filter(|thread| !thread.kinds.is_empty()) {
+            let calls = !any_caller || watched.calls;
             let mut read_until = 0;
-            for (start, duration, name) in thread.spans.iter() {
+            for (start, duration, name) in watched.thread.spans.iter() {
                 let end = start.saturating_add(duration);
                 if end <= core.window_ps.0 || start >= core.window_ps.1 {
                     continue;
@@ -229,7 +255,7 @@ impl Spans {
                 }
             }
         }
-        let union = |(kind, spans)| (kind, Intervals::union(spans).clip(core.window_ps));
+        let union = |(kind, spans)| (kind, Intervals::union_within(core.window_ps, spans));
         reads.sort_unstable();
         Self {
             unions: spans.into_iter().map(union).collect(),
@@ -265,7 +291,7 @@ fn between(
     core: &CoreIdle,
     tiny: &TinyPrograms,
     spans: &Spans,
-    threads: &[&HostThread],
+    threads: &[Watched<'_>],
 ) -> BetweenIdle {
     let mut causes: BTreeMap<GapCause, Vec<Picos>> = BTreeMap::new();
     for (gap, cause) in core
@@ -417,19 +443,24 @@ impl<'a> Ruler<'a> {
 /// from another thread joins the one that knows its function.
 fn compiles(
     session: &Session,
-    threads: &[&HostThread],
+    threads: &[Watched<'_>],
     kinds: &[Option<HostKind>],
     window_ps: (u64, u64),
 ) -> Vec<Compile> {
     let name = |id: NameId| session.names.get(id as usize).map_or("", String::as_str);
     let mut found: Vec<Compile> = Vec::new();
-    for thread in threads {
+    let compiling = threads
+        .iter()
+        .filter(|thread| thread.kinds.contains(HostKind::Compile));
+    for watched in compiling {
         // Functions being called on this thread: where each ends, innermost last.
         let mut calls: Vec<(u64, &str)> = Vec::new();
         let mut until = 0;
-        for (start, duration, id) in thread.spans.iter() {
+        for (start, duration, id) in watched.thread.spans.iter() {
             let end = start.saturating_add(duration);
-            calls.retain(|(call_end, _)| *call_end > start);
+            while calls.last().is_some_and(|(call_end, _)| *call_end <= start) {
+                calls.pop();
+            }
             if let Some(function) = kind::called_function(name(id)) {
                 calls.push((end, function));
             }

@@ -38,10 +38,10 @@ impl CoreIdle {
     fn of(device: &Device, core: &CoreSteps) -> Self {
         let ends = |(start, duration, _): (u64, u64, u32)| (start, start.saturating_add(duration));
         let window_ps = core.window_ps;
-        let busy = Intervals::union(device.ops.iter().map(ends)).clip(window_ps);
-        let programs = Intervals::union(device.modules.iter().map(ends)).clip(window_ps);
+        let busy = Intervals::union_within(window_ps, device.ops.iter().map(ends));
+        let programs = Intervals::union_within(window_ps, device.modules.iter().map(ends));
         // An operation outside any program on record still means that one was running.
-        let running = Intervals::union(programs.spans().iter().chain(busy.spans()).copied());
+        let running = programs.or(&busy);
         Self {
             device: core.device,
             steps: core.count(),

@@ -83,7 +83,8 @@ impl<'s> Evidence<'s> {
         let chip = Chip::find(session, given, facts);
         let peaks = Peaks::of(session, chip.as_ref());
         let steps = Steps::find(session);
-        let (cores, gaps) = cores::core_times(session, &steps);
+        let idle = idle::core_idle(session, &steps);
+        let (cores, gaps) = cores::core_times(session, &idle);
         let ops = ops::op_profiles(session, &steps, &peaks);
         let mut index = vec![None; session.ops.len()];
         for (position, op) in ops.iter().enumerate() {
@@ -108,7 +109,6 @@ impl<'s> Evidence<'s> {
         }
         let modules = module_runs(session);
         let clocks = Clocks::align(session, modules.first().map(|runs| runs.module));
-        let idle = idle::core_idle(session, &steps);
         let host = HostEvidence::gather(session, &idle);
         let inside = idle::inside_idle(session, &idle);
         let families = serving::families(session, &modules, &ops);

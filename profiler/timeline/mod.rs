@@ -10,18 +10,12 @@ use crate::session::{Device, Track};
 pub(crate) fn settle(device: &mut Device) {
     // The order of the device's own clock decides nesting; on the trace's clock the order is the
     // same but for rounding.
-    let by_device = Track {
+    let mut by_device = Track {
         start_ps: std::mem::take(&mut device.op_device_start_ps),
         duration_ps: std::mem::take(&mut device.op_device_duration_ps),
         id: std::mem::take(&mut device.ops.id),
     };
-    let mut by_device = by_device;
-    if let Some(order) = by_device.sorting() {
-        by_device.reorder(&order);
-        let pick = |column: &[u64]| order.iter().map(|i| column[*i as usize]).collect();
-        device.ops.start_ps = pick(&device.ops.start_ps);
-        device.ops.duration_ps = pick(&device.ops.duration_ps);
-    }
+    by_device.sort_with(&mut [&mut device.ops.start_ps, &mut device.ops.duration_ps]);
     device.op_self_ps = self_times(&by_device.start_ps, &by_device.duration_ps);
     for extent in [by_device.extent(), device.device_extent_ps]
         .into_iter()
@@ -32,16 +26,9 @@ pub(crate) fn settle(device: &mut Device) {
     }
     device.op_device_duration_ps = by_device.duration_ps;
     device.ops.id = by_device.id;
-    if let Some(order) = device.modules.sorting() {
-        device.modules.reorder(&order);
-        if device.run_ids.len() == order.len() {
-            device.run_ids = order.iter().map(|i| device.run_ids[*i as usize]).collect();
-        }
-    }
+    device.modules.sort_with(&mut [&mut device.run_ids]);
     for track in [&mut device.async_ops, &mut device.steps, &mut device.marks] {
-        if let Some(order) = track.sorting() {
-            track.reorder(&order);
-        }
+        track.sort_with(&mut []);
     }
 }
 

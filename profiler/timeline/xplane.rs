@@ -8,6 +8,8 @@
 //! Metadata ids are signed 64-bit hashes on `/host:metadata`: they are keys of a map, never
 //! indices of a table.
 
+mod event_stats;
+mod ids;
 mod info;
 mod line;
 mod metadata;
@@ -55,7 +57,7 @@ pub fn read(
     let mut planes = Vec::new();
     let mut hostname = None;
     let mut fields = Message::new(bytes);
-    while let Some((number, value)) = fields.next() {
+    for (number, value) in fields.by_ref() {
         match number {
             1 => planes.push(Plane::index(value.bytes(), builder.notes())),
             2 => builder.notes().warn(

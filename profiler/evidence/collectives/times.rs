@@ -108,7 +108,7 @@ pub(super) fn in_flight_ps(evidence: &Evidence<'_>, members: &[Member]) -> Vec<f
             }
         }
         for (sum, spans) in sums.iter_mut().zip(spans) {
-            let union = Intervals::union(spans).clip(core.window_ps);
+            let union = Intervals::union_within(core.window_ps, spans);
             *sum += union.total_ps() as f64 / core.count().max(1) as f64;
         }
     }

@@ -38,6 +38,30 @@ impl HostKind {
     }
 }
 
+/// Some of the kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KindSet(u8);
+
+impl KindSet {
+    /// Adds a kind.
+    #[inline]
+    pub fn insert(&mut self, kind: HostKind) {
+        self.0 |= 1 << kind as u8;
+    }
+
+    /// Whether a kind is among them.
+    #[must_use]
+    pub fn contains(self, kind: HostKind) -> bool {
+        self.0 & (1 << kind as u8) != 0
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
 const COMPILE: [&str; 14] = [
     "backend_compile",
     "Compiler::Compile",
@@ -167,10 +191,10 @@ pub fn is_whole_compile(name: &str) -> bool {
     name == "CompileTraversal" || WHOLE.iter().any(|whole| name.contains(whole))
 }
 
-/// Whether a thread is one that calls programs: the user's, not one of the runtime's workers.
+/// Whether a thread is one of the runtime's workers and not the user's.
 #[must_use]
-pub fn dispatches(thread: &HostThread, kinds: &[Option<HostKind>]) -> bool {
-    let is_worker = [
+pub fn is_worker(thread: &HostThread) -> bool {
+    [
         "py_xla_execute",
         "tfrt",
         "pjrt-tpu",
@@ -179,13 +203,7 @@ pub fn dispatches(thread: &HostThread, kinds: &[Option<HostKind>]) -> bool {
         "EventFD",
     ]
     .iter()
-    .any(|worker| thread.name.starts_with(worker));
-    !is_worker
-        && thread
-            .spans
-            .id
-            .iter()
-            .any(|id| kinds.get(*id as usize).copied().flatten() == Some(HostKind::Dispatch))
+    .any(|worker| thread.name.starts_with(worker))
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::evidence::host::{Ruler, kind};
+use crate::evidence::host::{Ruler, Watched};
 use crate::intervals::Intervals;
-use crate::session::{HostThread, NameId, Session};
+use crate::session::{NameId, Session};
 
 /// Frames listed: the innermost, and who called it.
 const FRAMES: usize = 3;
@@ -13,10 +13,9 @@ const FRAMES: usize = 3;
 /// [`FRAMES`] of them. Only threads that call programs count: others wait all the time.
 pub(super) fn frames_in(
     gaps: &Intervals,
-    threads: &[&HostThread],
+    threads: &[Watched<'_>],
     session: &Session,
 ) -> Vec<String> {
-    let kinds = kind::kinds(&session.names);
     let is_line: Vec<bool> = session
         .names
         .iter()
@@ -24,12 +23,9 @@ pub(super) fn frames_in(
         .collect();
     let ruler = Ruler::new(gaps);
     let mut frames: BTreeMap<NameId, Frame> = BTreeMap::new();
-    for thread in threads
-        .iter()
-        .filter(|thread| kind::dispatches(thread, &kinds))
-    {
+    for watched in threads.iter().filter(|thread| thread.calls) {
         let mut open: Vec<u64> = Vec::new();
-        for (start, duration, name) in thread.spans.iter() {
+        for (start, duration, name) in watched.thread.spans.iter() {
             if !is_line.get(name as usize).copied().unwrap_or(false) {
                 continue;
             }

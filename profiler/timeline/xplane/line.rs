@@ -3,10 +3,11 @@
 use rustc_hash::FxHashMap;
 
 use super::Role;
+use super::event_stats::EventStat;
 use super::metadata::Local;
-use super::plane::{Stat, raw_stat};
+use super::plane::Stat;
 use crate::session::{EventCosts, Track};
-use crate::wire::{Message, Value};
+use crate::wire::Message;
 
 /// A line, its header read, its events not.
 pub(super) struct LineJob<'a> {
@@ -25,6 +26,13 @@ pub(super) enum LineKind {
     Steps,
     Marks,
     HostThread,
+}
+
+impl LineKind {
+    /// Whether times on the device's own clock are kept.
+    fn has_device_time(self) -> bool {
+        matches!(self, Self::Ops | Self::Steps)
+    }
 }
 
 /// The line's job, if its events are wanted, and its name.
@@ -101,32 +109,46 @@ pub(super) struct MemorySample {
 }
 
 pub(super) fn read_line(job: &LineJob<'_>, local: &Local<'_>) -> LineData {
-    let wants_device_time = matches!(job.kind, LineKind::Ops | LineKind::Steps);
     let mut data = LineData::default();
-    // Events take about 30 bytes, more with statistics: this is the right order of magnitude.
-    let events = job.bytes.len() / 32;
+    let events = estimate_events(job.bytes);
     data.spans.reserve(events);
-    if wants_device_time {
+    if job.kind.has_device_time() {
         data.device_start_ps.reserve(events);
         data.device_duration_ps.reserve(events);
     }
-    for (number, value) in Message::new(job.bytes) {
+    let mut fields = Message::new(job.bytes);
+    while let Some((number, value)) = fields.next() {
         if number == 4 {
-            read_event(value, job, local, wants_device_time, &mut data);
+            read_event(fields.nested(value.bytes()), job, local, &mut data);
         }
     }
     data
 }
 
+/// About how many events a line has, judged by its first ones: exact enough that columns seldom
+/// grow, and never more than its bytes could hold.
+fn estimate_events(line: &[u8]) -> usize {
+    const LOOK_AT: usize = 64;
+    let mut fields = Message::new(line);
+    let mut seen = 0;
+    let mut first = 0;
+    while let Some((number, value)) = fields.next() {
+        if number == 4 {
+            if seen == 0 {
+                first = fields.offset() - value.bytes().len();
+            }
+            seen += 1;
+            if seen == LOOK_AT {
+                let per_event = (fields.offset() - first) / LOOK_AT;
+                return line.len() / per_event.max(2) * 9 / 8;
+            }
+        }
+    }
+    seen
+}
+
 #[inline]
-pub(super) fn read_event(
-    value: Value<'_>,
-    job: &LineJob<'_>,
-    local: &Local<'_>,
-    device_time: bool,
-    data: &mut LineData,
-) {
-    let ids = &local.stats;
+fn read_event<'a>(message: Message<'a>, job: &LineJob<'_>, local: &Local<'a>, data: &mut LineData) {
     let mut metadata_id = 0i64;
     let mut offset = 0u64;
     let mut duration = 0u64;
@@ -137,36 +159,31 @@ pub(super) fn read_event(
     let mut hlo_op = "";
     let mut hlo_module = "";
     let mut program_id = 0;
-    let mut event = Message::new(value.bytes());
+    let has_stats = job.kind != LineKind::HostThread || local.stats.has_host_ops;
+    let mut event = message.clone();
     while let Some((number, value)) = event.next() {
         match number {
             1 => metadata_id = value.int(),
             2 => offset = value.uint(),
             3 => duration = value.uint(),
-            // On the host's threads only the operations of XLA:CPU carry what is wanted.
-            4 if job.kind == LineKind::HostThread && ids.hlo_op == i64::MIN => {}
-            4 => {
-                let (id, stat) = raw_stat(value.bytes());
-                if id == ids.device_offset_ps {
-                    device_offset = Some(stat.uint());
-                } else if id == ids.device_duration_ps {
-                    device_duration = Some(stat.uint());
-                } else if id == ids.run_id {
-                    run_id = stat.uint();
-                } else if id == ids.flops {
-                    cost.flops = stat.uint();
-                } else if id == ids.model_flops {
-                    cost.model_flops = stat.uint();
-                } else if id == ids.bytes_accessed {
-                    cost.bytes_accessed = stat.uint();
-                } else if id == ids.time_scale {
-                    data.rescaled += u64::from((stat.double() - 1.0).abs() > 1e-9);
-                } else if id == ids.hlo_op {
-                    hlo_op = stat_text(stat, local);
-                } else if id == ids.hlo_module {
-                    hlo_module = stat_text(stat, local);
-                } else if id == ids.program_id {
-                    program_id = stat.uint();
+            4 if has_stats => {
+                let Some((which, stat)) = local.stats.read(event.nested(value.bytes())) else {
+                    continue;
+                };
+                match which {
+                    EventStat::DeviceOffsetPs => device_offset = Some(stat.uint()),
+                    EventStat::DeviceDurationPs => device_duration = Some(stat.uint()),
+                    EventStat::RunId => run_id = stat.uint(),
+                    EventStat::Flops => cost.flops = stat.uint(),
+                    EventStat::ModelFlops => cost.model_flops = stat.uint(),
+                    EventStat::BytesAccessed => cost.bytes_accessed = stat.uint(),
+                    EventStat::TimeScale => {
+                        data.rescaled += u64::from((stat.double() - 1.0).abs() > 1e-9);
+                    }
+                    EventStat::HloOp => hlo_op = stat_text(stat, local),
+                    EventStat::HloModule => hlo_module = stat_text(stat, local),
+                    EventStat::ProgramId => program_id = stat.uint(),
+                    _ => {}
                 }
             }
             _ => {}
@@ -186,8 +203,8 @@ pub(super) fn read_event(
     };
     let start = job.timestamp_ps.saturating_add(offset);
     if job.kind == LineKind::HostThread {
-        if local.memory_ids.contains(&Some(index)) {
-            data.memory.push(memory_sample(value.bytes(), local, start));
+        if local.is_memory(index) {
+            data.memory.push(memory_sample(message, local, start));
             return;
         }
         if !hlo_op.is_empty() {
@@ -201,7 +218,7 @@ pub(super) fn read_event(
         }
     }
     data.spans.push(start, duration, index);
-    if device_time {
+    if job.kind.has_device_time() {
         data.device_start_ps.push(device_offset.unwrap_or(start));
         data.device_duration_ps
             .push(device_duration.unwrap_or(duration));
@@ -217,7 +234,7 @@ pub(super) fn read_event(
     }
 }
 
-pub(super) fn stat_text<'a>(stat: Stat<'a>, local: &Local<'a>) -> &'a str {
+fn stat_text<'a>(stat: Stat<'a>, local: &Local<'a>) -> &'a str {
     match stat {
         Stat::Ref(key) => local
             .plane
@@ -229,7 +246,7 @@ pub(super) fn stat_text<'a>(stat: Stat<'a>, local: &Local<'a>) -> &'a str {
     }
 }
 
-pub(super) fn memory_sample(event: &[u8], local: &Local<'_>, time_ps: u64) -> MemorySample {
+fn memory_sample<'a>(mut event: Message<'a>, local: &Local<'a>, time_ps: u64) -> MemorySample {
     let mut sample = MemorySample {
         allocator: 0,
         time_ps,
@@ -238,17 +255,19 @@ pub(super) fn memory_sample(event: &[u8], local: &Local<'_>, time_ps: u64) -> Me
         free: 0,
         peak: 0,
     };
-    for (number, value) in Message::new(event) {
+    while let Some((number, value)) = event.next() {
         if number != 4 {
             continue;
         }
-        let (name, stat) = local.plane.stat(value.bytes());
-        match name {
-            "index_on_host" | "device_ordinal" => sample.allocator = stat.uint(),
-            "bytes_allocated" => sample.in_use = stat.uint(),
-            "bytes_reserved" => sample.reserved = stat.uint(),
-            "bytes_available" => sample.free = stat.uint(),
-            "peak_bytes_in_use" => sample.peak = stat.uint(),
+        let Some((which, stat)) = local.stats.read(event.nested(value.bytes())) else {
+            continue;
+        };
+        match which {
+            EventStat::Allocator => sample.allocator = stat.uint(),
+            EventStat::BytesAllocated => sample.in_use = stat.uint(),
+            EventStat::BytesReserved => sample.reserved = stat.uint(),
+            EventStat::BytesAvailable => sample.free = stat.uint(),
+            EventStat::PeakBytes => sample.peak = stat.uint(),
             _ => {}
         }
     }

@@ -1,7 +1,7 @@
 //! Event metadata: what the ids on events stand for, interned once for each plane.
 
-use rustc_hash::FxHashMap;
-
+use super::event_stats::EventStats;
+use super::ids::IdTable;
 use super::plane::Plane;
 use crate::session::{MemoryAccess, NameId, Op, OpId};
 use crate::session_builder::{OpKey, SessionBuilder};
@@ -11,42 +11,19 @@ use crate::wire::Message;
 pub(super) struct Local<'a> {
     pub(super) plane: &'a Plane<'a>,
     pub(super) metadata: Vec<&'a [u8]>,
-    /// Local index by id, for ids that are hashes.
-    index: FxHashMap<i64, u32>,
-    /// Local index plus one by id, for ids that are small numbers; 0 for none.
-    small: Vec<u32>,
     pub(super) stats: EventStats,
-    pub(super) memory_ids: [Option<u32>; 2],
-}
-
-/// Ids of the stats that matter on events, resolved once for each plane.
-#[derive(Clone, Copy)]
-pub(super) struct EventStats {
-    pub(super) device_offset_ps: i64,
-    pub(super) device_duration_ps: i64,
-    pub(super) run_id: i64,
-    pub(super) flops: i64,
-    pub(super) model_flops: i64,
-    pub(super) bytes_accessed: i64,
-    pub(super) time_scale: i64,
-    pub(super) hlo_op: i64,
-    pub(super) hlo_module: i64,
-    pub(super) program_id: i64,
+    index: IdTable<u32>,
+    memory_ids: [Option<u32>; 2],
 }
 
 impl<'a> Local<'a> {
     pub(super) fn of(plane: &'a Plane<'a>) -> Self {
-        let mut index = FxHashMap::default();
-        let small_ids = plane.event_metadata.len().saturating_mul(4);
-        let mut small = vec![0; small_ids];
+        let mut index = IdTable::sized(plane.event_metadata.len());
         let mut metadata = Vec::with_capacity(plane.event_metadata.len());
         let mut memory_ids = [None; 2];
         for (id, bytes) in &plane.event_metadata {
             let local = metadata.len() as u32;
-            match usize::try_from(*id).ok().and_then(|id| small.get_mut(id)) {
-                Some(slot) => *slot = local + 1,
-                None => _ = index.insert(*id, local),
-            }
+            index.insert(*id, local);
             metadata.push(*bytes);
             let name = Message::new(bytes)
                 .find(|(n, _)| *n == 2)
@@ -57,24 +34,11 @@ impl<'a> Local<'a> {
                 _ => {}
             }
         }
-        let stats = EventStats {
-            device_offset_ps: plane.stat_id("device_offset_ps"),
-            device_duration_ps: plane.stat_id("device_duration_ps"),
-            run_id: plane.stat_id("run_id"),
-            flops: plane.stat_id("flops"),
-            model_flops: plane.stat_id("model_flops"),
-            bytes_accessed: plane.stat_id("bytes_accessed"),
-            time_scale: plane.stat_id("Time Scale Multiplier"),
-            hlo_op: plane.stat_id("hlo_op"),
-            hlo_module: plane.stat_id("hlo_module"),
-            program_id: plane.stat_id("program_id"),
-        };
         Self {
             plane,
             metadata,
+            stats: EventStats::of(plane),
             index,
-            small,
-            stats,
             memory_ids,
         }
     }
@@ -82,10 +46,13 @@ impl<'a> Local<'a> {
     /// The local index of an id.
     #[inline]
     pub(super) fn find(&self, id: i64) -> Option<u32> {
-        match usize::try_from(id).ok().and_then(|id| self.small.get(id)) {
-            Some(slot) => slot.checked_sub(1),
-            None => self.index.get(&id).copied(),
-        }
+        self.index.get(id)
+    }
+
+    /// Whether events of that local index tell how much device memory is in use.
+    #[inline]
+    pub(super) fn is_memory(&self, local: u32) -> bool {
+        self.memory_ids.contains(&Some(local))
     }
 
     pub(super) fn label(&self, local: u32) -> (&'a str, &'a str) {

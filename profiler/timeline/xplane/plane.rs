@@ -20,7 +20,7 @@ impl<'a> Plane<'a> {
     pub(super) fn index(bytes: &'a [u8], notes: &mut Notes) -> Self {
         let mut plane = Self::default();
         let mut fields = Message::new(bytes);
-        while let Some((number, value)) = fields.next() {
+        for (number, value) in fields.by_ref() {
             match number {
                 2 => plane.name = value.text(),
                 3 => plane.lines.push(value.bytes()),
@@ -65,13 +65,6 @@ impl<'a> Plane<'a> {
             other => other,
         };
         (name, value)
-    }
-
-    pub(super) fn stat_id(&self, name: &str) -> i64 {
-        // Ids are unique; where a name stands twice the smaller id is taken, so that the answer
-        // does not depend on the map's order.
-        let ids = self.stat_names.iter().filter(|(_, known)| **known == name);
-        ids.map(|(id, _)| *id).min().unwrap_or(i64::MIN)
     }
 }
 
@@ -121,12 +114,7 @@ impl<'a> Stat<'a> {
     }
 }
 
-#[inline(always)]
-#[expect(
-    clippy::inline_always,
-    reason = "called for each statistic of millions of events"
-)]
-pub(super) fn raw_stat(bytes: &[u8]) -> (i64, Stat<'_>) {
+fn raw_stat(bytes: &[u8]) -> (i64, Stat<'_>) {
     let mut id = 0;
     let mut stat = Stat::None;
     for (number, value) in Message::new(bytes) {
