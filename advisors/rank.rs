@@ -182,7 +182,11 @@ fn mention(id: u32, context: &Context<'_>) -> OpMention {
         category: op.category.clone(),
         shape: op.shape.clone(),
         framework_op: op.framework_op.clone(),
-        source: op.source.clone(),
+        source: context
+            .evidence
+            .source_of(id)
+            .unwrap_or_default()
+            .to_owned(),
         self_ms_per_step: profile.map_or(0.0, profiler::evidence::OpProfile::step_self_ms),
         executions_per_step: profile.map_or(0.0, |profile| profile.step_occurrences),
     }

@@ -9,6 +9,7 @@ pub mod host;
 use std::collections::BTreeMap;
 
 use profiler::evidence::peaks::{ChipBasis, Peak};
+use profiler::evidence::source::scope;
 use profiler::evidence::{Evidence, OpClass, OpProfile, Spread, StepBasis};
 use profiler::note::NoteLevel;
 use profiler::session::{CoreKind, Origin};
@@ -171,6 +172,10 @@ pub struct StepSummary {
     pub time: TimeSpread,
     /// From the start of a step to the start of the next.
     pub period: TimeSpread,
+    /// What a step costs on the wall, ms: the median period, or where that is not known or shorter
+    /// the median time. Shares of findings are of this.
+    #[serde(default)]
+    pub wall_ms: f64,
     /// Steps left out because an end of the capture cut them.
     pub cut: usize,
 }
@@ -283,8 +288,11 @@ pub struct MemorySummary {
     pub reserved_bytes: u64,
     /// Free at the peak, bytes.
     pub free_bytes: u64,
-    /// Size of the memory that the runtime manages, bytes.
+    /// Size of the memory that programs can use, bytes.
     pub capacity_bytes: u64,
+    /// Where the figures come from, in words.
+    #[serde(default)]
+    pub source: String,
 }
 
 /// A note of the readers.
@@ -349,6 +357,7 @@ impl Report {
                 basis: step_basis(evidence),
                 time: evidence.steps.time.into(),
                 period: evidence.steps.period.into(),
+                wall_ms: evidence.step_time().as_ms(),
                 cut: evidence.steps.cut,
             },
             breakdown: breakdown(evidence),
@@ -359,11 +368,12 @@ impl Report {
             collectives: collective_rows(evidence),
             host: host::host_summary(evidence),
             families: host::families(evidence),
-            memory: evidence.memory_peak().map(|peak| MemorySummary {
-                peak_bytes: peak.used_bytes,
-                reserved_bytes: peak.reserved_bytes,
-                free_bytes: peak.free_bytes,
-                capacity_bytes: peak.capacity_bytes(),
+            memory: evidence.memory().map(|memory| MemorySummary {
+                peak_bytes: memory.used_bytes,
+                reserved_bytes: memory.reserved_bytes,
+                free_bytes: memory.free_bytes(),
+                capacity_bytes: memory.capacity_bytes,
+                source: memory.source.words().to_owned(),
             }),
             notes: session
                 .notes
@@ -530,27 +540,6 @@ fn breakdown(evidence: &Evidence<'_>) -> Breakdown {
         idle_inside_ms_per_step: evidence.mean_per_step(|core| core.idle_inside_ps) / 1e9,
         idle_between_ms_per_step: evidence.mean_per_step(|core| core.idle_between_ps) / 1e9,
     }
-}
-
-/// The framework's op without its last part and without layer numbers, so that equal layers meet:
-/// `jit(step)/layers_3/mlp/dot_general:` is of the scope `jit(step)/layers_*/mlp`.
-fn scope(framework_op: &str) -> String {
-    let trimmed = framework_op.trim_end_matches(':');
-    let parts = trimmed.rsplit_once('/').map_or("", |(scope, _)| scope);
-    let mut scope = String::with_capacity(parts.len());
-    for (i, part) in parts.split('/').enumerate() {
-        if i > 0 {
-            scope.push('/');
-        }
-        let bare = part.trim_end_matches(|c: char| c.is_ascii_digit());
-        scope.push_str(bare);
-        if bare.len() < part.len() && bare.ends_with(['_', '.']) {
-            scope.push('*');
-        } else {
-            scope.push_str(&part[bare.len()..]);
-        }
-    }
-    scope
 }
 
 fn utilization(evidence: &Evidence<'_>) -> Option<Utilization> {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::evidence::steps::{CoreSteps, Steps};
+use crate::evidence::idle::CoreIdle;
 use crate::intervals::Intervals;
 use crate::session::{Device, Session};
 use crate::units::Picos;
@@ -56,10 +56,10 @@ const LONGEST_GAPS: usize = 64;
 
 /// Busy and idle time of every analysed core, and the longest gaps, longest first.
 #[must_use]
-pub fn core_times(session: &Session, steps: &Steps) -> (Vec<CoreTime>, Vec<Gap>) {
+pub fn core_times(session: &Session, idle: &[CoreIdle]) -> (Vec<CoreTime>, Vec<Gap>) {
     let mut times = Vec::new();
     let mut gaps = Vec::new();
-    for core in &steps.cores {
+    for core in idle {
         let Some(device) = session.devices.get(core.device) else {
             continue;
         };
@@ -70,21 +70,8 @@ pub fn core_times(session: &Session, steps: &Steps) -> (Vec<CoreTime>, Vec<Gap>)
     (times, gaps)
 }
 
-fn core_time(
-    session: &Session,
-    device: &Device,
-    core: &CoreSteps,
-    gaps: &mut Vec<Gap>,
-) -> CoreTime {
+fn core_time(session: &Session, device: &Device, core: &CoreIdle, gaps: &mut Vec<Gap>) -> CoreTime {
     let window = core.window_ps;
-    let ends = |(start, duration, _): (u64, u64, u32)| (start, start.saturating_add(duration));
-    let busy = Intervals::union(device.ops.iter().map(ends)).clip(window);
-    let running = Intervals::union(device.modules.iter().map(ends)).clip(window);
-    // Operations outside any program on record still mean that one was running.
-    let running = Intervals::union(running.spans().iter().chain(busy.spans()).copied());
-    let whole = Intervals::union([window]);
-    let between = whole.minus(&running);
-    let inside = running.minus(&busy);
     let mut longest = |spans: &Intervals, inside_program| {
         let mut some: Vec<(u64, u64)> = spans.spans().to_vec();
         some.sort_by_key(|(start, end)| (std::cmp::Reverse(end - start), *start));
@@ -96,20 +83,22 @@ fn core_time(
             inside_program,
         }));
     };
-    longest(&between, false);
-    longest(&inside, true);
+    longest(&core.between, false);
+    longest(&core.inside, true);
+    let idle_inside_ps = Picos(core.inside.total_ps());
+    let idle_between_ps = Picos(core.between.total_ps());
     let barrier = device.marks.iter().filter(|(start, _, name)| {
         let name = session.names.get(*name as usize).map_or("", String::as_str);
         name == "barrier-cores" && *start >= window.0 && *start < window.1
     });
     CoreTime {
         device: core.device,
-        steps: core.count(),
-        window_ps: Picos(whole.total_ps()),
-        busy_ps: Picos(busy.total_ps()),
-        idle_inside_ps: Picos(inside.total_ps()),
-        idle_between_ps: Picos(between.total_ps()),
-        gaps_between: between.spans().len(),
+        steps: core.steps,
+        window_ps: core.window(),
+        busy_ps: core.window() - idle_inside_ps - idle_between_ps,
+        idle_inside_ps,
+        idle_between_ps,
+        gaps_between: core.between.spans().len(),
         programs_run: device
             .modules
             .start_ps

@@ -374,8 +374,7 @@ fn fill_bytes(cost: &mut Cost, op: &Op, profile: &OpProfile) {
             op.accesses
                 .iter()
                 .filter(|a| a.space == space)
-                .map(|a| a.bytes as f64)
-                .sum::<f64>()
+                .fold(0.0, |sum, a| sum + a.bytes as f64)
         };
         cost.hbm_bytes = Some(sum(1));
         cost.vmem_bytes = Some(sum(3));

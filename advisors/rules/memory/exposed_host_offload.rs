@@ -1,11 +1,12 @@
 //! Copies over PCIe that the TensorCore waits for.
 
 use knowledge::advice::AdviceKind;
-use profiler::evidence::{CopyRoute, OpClass, OpProfile};
-use profiler::units::{Bytes, gib_per_s, percent, with_digits};
+use profiler::evidence::{CopyRoute, MemoryUse, OpClass, OpProfile};
+use profiler::units::{self, Bytes, gib_per_s, percent, with_digits};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
+use crate::rules::memory::room;
 
 /// See the card.
 #[derive(Debug)]
@@ -114,23 +115,24 @@ fn draft(
     }
     advice.push(format!(
         "if the offload must stay, let the copy out of one step run while the copy in of the next does: up to {} ({} of the step)",
-        with_digits(overlap_ms, "ms"),
+        units::ms(overlap_ms),
         percent(context.share(overlap_ms)),
     ));
     let mut caveats = vec![
         "XProf counts this time as busy and as HBM traffic; both are wrong for copies to S(5)"
             .to_owned(),
     ];
-    if fit.is_none() {
-        caveats.push(
-            "whether the buffers fit in HBM is not known: the profile has no memory events"
+    match &fit {
+        Some(fit) => caveats.extend(room::caveat(&fit.memory)),
+        None => caveats.push(
+            "whether the buffers fit in HBM is not known: the profile has neither memory events nor the compiler's buffers"
                 .to_owned(),
-        );
+        ),
     }
     Draft {
         title: format!(
             "copies to and from host memory are exposed: {} of each {} step",
-            with_digits(exposed_ms, "ms"),
+            units::ms(exposed_ms),
             evidence.step_time()
         ),
         kind: AdviceKind::HostOffload,
@@ -180,8 +182,7 @@ struct Fit {
     resident: u64,
     spare: u64,
     other: u64,
-    capacity: u64,
-    peak: u64,
+    memory: MemoryUse,
 }
 
 impl Fit {
@@ -192,7 +193,7 @@ impl Fit {
     }
 
     fn holds(&self) -> bool {
-        self.needed() <= self.capacity
+        self.needed() <= self.memory.capacity_bytes
     }
 
     fn exhibit(&self) -> Exhibit {
@@ -202,21 +203,22 @@ impl Fit {
             format!(
                 "{verdict}: {} of {} (all host buffers {}, one being written {}, the rest of the peak {})",
                 Bytes(self.needed()),
-                Bytes(self.capacity),
+                Bytes(self.memory.capacity_bytes),
                 Bytes(self.resident),
                 Bytes(self.spare),
                 Bytes(self.other),
             ),
             format!(
-                "peak now {} by the runtime's memory events; the device's side of the copies counts towards the host buffers",
-                Bytes(self.peak)
+                "peak now {}, from {}; the device's side of the copies counts towards the host buffers",
+                Bytes(self.memory.used_bytes),
+                self.memory.source.words(),
             ),
         )
     }
 }
 
 fn fits(context: &Context<'_>, copies: &[&OpProfile]) -> Option<Fit> {
-    let peak = context.evidence.memory_peak()?;
+    let memory = context.evidence.memory()?;
     let done = |op: &&&OpProfile| {
         op.instruction
             .as_ref()
@@ -239,8 +241,7 @@ fn fits(context: &Context<'_>, copies: &[&OpProfile]) -> Option<Fit> {
     Some(Fit {
         resident,
         spare,
-        other: peak.used_bytes.saturating_sub(device_side),
-        capacity: peak.capacity_bytes(),
-        peak: peak.used_bytes,
+        other: memory.used_bytes.saturating_sub(device_side),
+        memory,
     })
 }
