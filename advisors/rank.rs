@@ -61,8 +61,9 @@ fn limit(claim: &Claim, context: &Context<'_>) -> Claim {
         .map(|bucket| context.capacity_ms(bucket))
         .sum();
     let finite = |value: f64| {
-        if value.is_finite() {
-            value.max(0.0)
+        // The larger of two zeros may be the negative one.
+        if value.is_finite() && value > 0.0 {
+            value
         } else {
             0.0
         }

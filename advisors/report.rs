@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use profiler::evidence::peaks::{ChipBasis, Peak};
 use profiler::evidence::source::scope;
+use profiler::evidence::sparse::sparse_times;
 use profiler::evidence::{Evidence, OpClass, OpProfile, Spread, StepBasis};
 use profiler::note::NoteLevel;
 use profiler::session::{CoreKind, Origin};
@@ -193,7 +194,8 @@ pub struct BreakdownRow {
     pub executions_per_step: f64,
 }
 
-/// Where the time goes. Rows of each table add up to the window of the steps.
+/// Where the time goes. Rows of each table but the SparseCores' add up, with the idle time, to the
+/// window of the steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Breakdown {
     /// Length of the window for each step, idle time included, ms.
@@ -206,6 +208,10 @@ pub struct Breakdown {
     pub scopes: Vec<BreakdownRow>,
     /// By source line.
     pub sources: Vec<BreakdownRow>,
+    /// What the SparseCores do beside, by category, mean over SparseCores: no part of the window
+    /// of the TensorCores. Empty where none ran.
+    #[serde(default)]
+    pub sparse_core: Vec<BreakdownRow>,
     /// Idle while a program ran, ms a step.
     pub idle_inside_ms_per_step: f64,
     /// Idle between programs, ms a step.
@@ -219,7 +225,7 @@ pub struct Utilization {
     pub mfu_without_custom_calls: f64,
     /// With custom calls.
     pub mfu_with_custom_calls: f64,
-    /// Custom calls whose FLOPs nobody states.
+    /// Custom kernels whose FLOPs nobody states, of those that take 0.1 % of the step or more.
     pub custom_calls_without_flops: usize,
     /// The convention, with its figures.
     pub formula: String,
@@ -497,6 +503,7 @@ fn step_basis(evidence: &Evidence<'_>) -> String {
 fn breakdown(evidence: &Evidence<'_>) -> Breakdown {
     let session = evidence.session;
     let window_ps = evidence.mean_per_step(|core| core.window_ps);
+    let of_window = |ps: f64| if window_ps > 0.0 { ps / window_ps } else { 0.0 };
     let by = |key: &dyn Fn(&OpProfile) -> String| -> Vec<BreakdownRow> {
         let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         for op in &evidence.ops {
@@ -509,11 +516,7 @@ fn breakdown(evidence: &Evidence<'_>) -> Breakdown {
             .map(|(name, (self_ps, executions_per_step))| BreakdownRow {
                 name,
                 self_ms_per_step: self_ps / 1e9,
-                share: if window_ps > 0.0 {
-                    self_ps / window_ps
-                } else {
-                    0.0
-                },
+                share: of_window(self_ps),
                 executions_per_step,
             })
             .collect();
@@ -537,6 +540,15 @@ fn breakdown(evidence: &Evidence<'_>) -> Breakdown {
         classes: by(&|op| op.class.name().to_owned()),
         scopes: by(&|op| named(&scope(&session.op(op.id).framework_op))),
         sources: by(&|op| named(evidence.source_near(op).unwrap_or_default())),
+        sparse_core: sparse_times(session, &evidence.steps)
+            .iter()
+            .map(|time| BreakdownRow {
+                name: named(&time.category),
+                self_ms_per_step: time.step_self_ps / 1e9,
+                share: of_window(time.step_self_ps),
+                executions_per_step: time.step_occurrences,
+            })
+            .collect(),
         idle_inside_ms_per_step: evidence.mean_per_step(|core| core.idle_inside_ps) / 1e9,
         idle_between_ms_per_step: evidence.mean_per_step(|core| core.idle_between_ps) / 1e9,
     }
@@ -548,12 +560,14 @@ fn utilization(evidence: &Evidence<'_>) -> Option<Utilization> {
     let mut matmul = 0.0;
     let mut custom = 0.0;
     let mut unknown = 0;
+    // Calls that join buffers or run once take no time that FLOPs could explain.
+    let ran = |op: &OpProfile| evidence.share_of_step(op.step_self_ps) >= 0.001;
     for op in &evidence.ops {
         let flops = op.cost.flops.unwrap_or(0.0) * op.step_occurrences;
         match op.class {
             OpClass::Matmul => matmul += flops,
             OpClass::CustomCall if op.cost.flops.is_some() => custom += flops,
-            OpClass::CustomCall => unknown += 1,
+            OpClass::CustomCall if op.is_kernel() && ran(op) => unknown += 1,
             _ => {}
         }
     }

@@ -13,6 +13,7 @@ pub mod ops;
 pub mod peaks;
 pub mod serving;
 pub mod source;
+pub mod sparse;
 pub mod steps;
 
 use rustc_hash::FxHashMap;

@@ -82,7 +82,7 @@ impl Group<'_> {
                 "share of the step",
                 100.0 * context.share(exposed),
                 "%",
-                format!("of the median step, {}", context.evidence.step_time()),
+                context.step_base(),
             ),
             Exhibit::number(
                 "of that, waiting for cores that come later",

@@ -61,7 +61,7 @@ fn draft(context: &Context<'_>, silent: &[Calls<'_>], time: f64) -> Draft {
             "{} of the step has no FLOPs or bytes: MFU, HBM rate and roofline leave it out, and the compiler schedules around it blindly",
             percent(context.share(time))
         ),
-        "self time of the kernels below over the median step",
+        "self time of the kernels below over what a step takes",
     )];
     for calls in silent.iter().take(6) {
         let Some(op) = calls.first() else { continue };

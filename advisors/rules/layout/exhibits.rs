@@ -20,7 +20,7 @@ pub(crate) fn share_of_step(context: &Context<'_>, what: &str, ms: f64) -> Exhib
             percent(context.share(ms))
         ),
         format!(
-            "sum of the self times of the operations below, mean over cores; the median step takes {}",
+            "sum of the self times of the operations below, mean over cores; a step takes {} with what idles after it",
             context.evidence.step_time()
         ),
     )

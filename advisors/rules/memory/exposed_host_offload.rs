@@ -77,7 +77,7 @@ fn draft(
             "share of the step",
             100.0 * context.share(exposed_ms),
             "%",
-            format!("of the median step, {}", evidence.step_time()),
+            context.step_base(),
         ),
     ];
     for op in waits {
@@ -224,20 +224,24 @@ fn fits(context: &Context<'_>, copies: &[&OpProfile]) -> Option<Fit> {
             .as_ref()
             .is_some_and(|i| i.opcode.as_str().ends_with("-done"))
     };
-    let sizes = |route: CopyRoute| -> Vec<u64> {
+    // Of each copy the bytes of one execution and those of a step: in a loop it moves another
+    // part of the buffer each time, as far as is known.
+    let sizes = |route: CopyRoute| -> Vec<(u64, u64)> {
         let class = OpClass::AsyncCopy(route);
         let of_route = copies.iter().filter(done).filter(|op| op.class == class);
         of_route
-            .filter_map(|op| op.cost.host_bytes)
-            .map(|bytes| bytes as u64)
+            .filter_map(|op| Some((op.cost.host_bytes?, op.step_occurrences.round().max(1.0))))
+            .map(|(each, count)| (each as u64, (each * count) as u64))
             .collect()
     };
+    let in_a_step = |copies: &[(u64, u64)]| copies.iter().map(|(_, all)| all).sum::<u64>();
     let into = sizes(CopyRoute::HostToDevice);
     let out = sizes(CopyRoute::DeviceToHost);
+    let each = || into.iter().chain(&out).map(|(each, _)| *each);
     // What is read and written back is one buffer; the larger of the two sums is what the host holds.
-    let resident = into.iter().sum::<u64>().max(out.iter().sum());
-    let spare = into.iter().chain(&out).copied().max()?;
-    let device_side = into.iter().chain(&out).sum::<u64>();
+    let resident = in_a_step(&into).max(in_a_step(&out));
+    let spare = each().max()?;
+    let device_side = each().sum::<u64>();
     Some(Fit {
         resident,
         spare,
