@@ -9,4 +9,6 @@
 
 pub mod cli;
 pub mod exit;
+pub mod log;
+pub mod progress;
 pub mod render;

@@ -43,12 +43,12 @@ pub enum LoadError {
     },
     /// Bytes were replaced by U+FFFD.
     #[error(
-        "{path} was mangled by a lossy UTF-8 conversion: {replaced} of its bytes were replaced by U+FFFD and are lost; copy the original file again in binary mode"
+        "{path} was mangled by a lossy UTF-8 conversion: U+FFFD stands {replaced} times in its first MiB in place of bytes that are lost; copy the original file again in binary mode"
     )]
     Mangled {
         /// The path.
         path: String,
-        /// How many replacement characters were counted.
+        /// How many replacement characters the first MiB has.
         replaced: usize,
     },
     /// A Riegeli container.

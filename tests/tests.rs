@@ -6,4 +6,5 @@ mod real_profiles;
 mod robustness;
 mod rules;
 mod support;
+mod web;
 mod xprof_agreement;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use advisors::Report;
 use profiler::evidence::ops::FlopsBasis;
-use profiler::evidence::{BoundBy, Evidence, OpProfile};
+use profiler::evidence::{BoundBy, Evidence, OpClass, OpProfile};
 use serde::Serialize;
 
 use crate::palette::Hue;
@@ -120,8 +120,12 @@ fn row(rank: usize, group: &Group<'_>, report: &Report, evidence: &Evidence<'_>)
     let op = evidence.session.op(first.id);
     let window_ms = report.breakdown.window_ms_per_step;
     let self_ms = group.self_ps / 1e9;
-    let tflops = rate(group, |op| op.cost.flops);
-    let gb_per_s = rate(group, |op| op.cost.hbm_bytes).map(|rate| rate * 1e3);
+    // What an asynchronous copy moves is moved while others run: no rate follows from its time.
+    let waits = matches!(first.class, OpClass::AsyncCopy(_) | OpClass::Collective(_));
+    let rate = |amount: &dyn Fn(&OpProfile) -> Option<f64>| {
+        (!waits).then(|| rate(group, amount)).flatten()
+    };
+    let gb_per_s = rate(&|op| op.cost.hbm_bytes).map(|rate| rate * 1e3);
     let floor = |op: &OpProfile| Some(op.roofline.floor_ps()).filter(|floor| *floor > 0.0);
     Some(OpRow {
         rank,
@@ -139,14 +143,14 @@ fn row(rank: usize, group: &Group<'_>, report: &Report, evidence: &Evidence<'_>)
             0.0
         },
         executions: group.members.iter().map(|op| op.step_occurrences).sum(),
-        tflops,
+        tflops: rate(&|op| op.cost.flops),
         derived_flops: matches!(
             first.cost.flops_basis,
             Some(FlopsBasis::Shapes | FlopsBasis::Kernel)
         ),
         hbm_gb_per_s: gb_per_s.filter(|rate| *rate > 0.0),
         bound_by: bound_name(first.roofline.bound_by),
-        roof_share: rate(group, floor),
+        roof_share: rate(&floor),
     })
 }
 

@@ -10,6 +10,8 @@ use profiler::note::NoteLevel;
 use profiler::session::{CoreKind, Session};
 use profiler::source::{LoadOptions, load};
 
+use crate::progress::while_reading;
+
 /// Which profile, and how strictly it is read.
 #[derive(Clone, Debug, Args)]
 pub struct InputArgs {
@@ -38,18 +40,38 @@ pub(crate) fn parse_chip(name: &str) -> Result<Generation, String> {
     })
 }
 
+/// Reads the files of one run, and says in the log what they hold.
+///
+/// # Errors
+/// When one of them cannot be used at all.
+pub(crate) fn read(paths: &[PathBuf], run: Option<String>) -> Result<Session> {
+    let session = while_reading(paths, || load(paths, &LoadOptions { run }))?;
+    for input in &session.inputs {
+        let path = input.path.display();
+        tracing::debug!(%path, format = input.format.name(), bytes = input.stored_bytes, "read");
+    }
+    tracing::debug!(
+        hosts = session.hosts.len(),
+        devices = session.devices.len(),
+        operations = session.ops.len(),
+        events = session
+            .devices
+            .iter()
+            .map(|device| device.ops.len())
+            .sum::<usize>(),
+        programs = session.programs.len(),
+        "session"
+    );
+    Ok(session)
+}
+
 impl InputArgs {
     /// Reads the profile.
     ///
     /// # Errors
     /// When it cannot be read, or with `--strict` when part of it could not be.
     pub fn load(&self) -> Result<Session> {
-        let session = load(
-            &self.paths,
-            &LoadOptions {
-                run: self.run.clone(),
-            },
-        )?;
+        let session = read(&self.paths, self.run.clone())?;
         if self.strict && session.notes.has_warnings() {
             let warnings: Vec<String> = session
                 .notes

@@ -6,17 +6,25 @@ use advisors::finding::{Basis, Confidence, Exhibit, Saving, Value};
 use advisors::report::{BreakdownRow, Report};
 use profiler::evidence::Spread;
 use profiler::session::{Device, Session};
-use profiler::units::{Bytes, percent, with_digits};
+use profiler::units::{Bytes, Picos, percent, with_digits};
 
 /// What people ask first: labels with what they say. A line without a label goes on with the one
 /// before.
 #[must_use]
 pub fn facts(report: &Report) -> Vec<(&'static str, String)> {
-    let mut facts = vec![("Chip", chip(report)), ("Step", step(report))];
+    let mut facts: Vec<(&str, String)> = Vec::new();
+    facts.extend(origin(report).map(|words| ("Times", words)));
+    facts.extend([("Chip", chip(report)), ("Step", step(report))]);
     facts.push(("", step_basis(report)));
     facts.extend(utilization(report).map(|words| ("MFU", words)));
     facts.extend(memory(report).map(|words| ("HBM", words)));
     facts
+}
+
+/// What the figures are, where they are not of a run.
+fn origin(report: &Report) -> Option<String> {
+    (report.origin == "predicted")
+        .then(|| "predicted, not measured: a program priced by the roofline".to_owned())
 }
 
 fn chip(report: &Report) -> String {
@@ -25,6 +33,7 @@ fn chip(report: &Report) -> String {
         .iter()
         .filter(|device| device.kind == "tensor-core")
         .count();
+    let devices = if cores == 1 { "device" } else { "devices" };
     let hosts = match report.hosts.len() {
         0 | 1 => String::new(),
         hosts => format!(" on {hosts} hosts"),
@@ -36,10 +45,10 @@ fn chip(report: &Report) -> String {
                 "given" => " (given with --chip)".to_owned(),
                 _ => format!(" ({}: {})", chip.basis, chip.reason),
             };
-            format!("{cores} {}{hosts}{basis}", chip.product_name)
+            format!("{}, {cores} {devices}{hosts}{basis}", chip.product_name)
         }
         None => {
-            format!("unknown; {cores} TensorCores{hosts}; give --chip for rooflines and MFU")
+            format!("unknown; {cores} {devices}{hosts}; give --chip for rooflines and MFU")
         }
     }
 }
@@ -145,22 +154,63 @@ pub fn breakdown(report: &Report) -> Vec<(String, f64, f64)> {
     rows
 }
 
+/// A saving in half a line.
+#[must_use]
+pub fn saving_in_short(saving: &Saving) -> String {
+    format!(
+        "{} a step ({}), {} to {}, {}",
+        ms(saving.expected_ms),
+        percent(saving.share_of_step),
+        ms(saving.low_ms),
+        ms(saving.high_ms),
+        basis(saving.basis),
+    )
+}
+
+/// A source line with the beginning of a long path left out.
+#[must_use]
+pub fn place(source: &str, max: usize) -> String {
+    let length = source.chars().count();
+    if length <= max {
+        return source.to_owned();
+    }
+    let tail: String = source.chars().skip(length - (max - 1)).collect();
+    // Whole folders only, where there is one.
+    let whole = tail.split_once('/').map_or(tail.as_str(), |(_, rest)| rest);
+    format!("…/{whole}")
+}
+
 /// A saving with its band.
 #[must_use]
 pub fn saving(saving: &Saving) -> String {
-    let basis = match saving.basis {
+    format!(
+        "{} a step expected ({}), {} to {}, never more than {}; {}",
+        ms(saving.expected_ms),
+        percent(saving.share_of_step),
+        ms(saving.low_ms),
+        ms(saving.high_ms),
+        ms(saving.upper_bound_ms),
+        basis(saving.basis),
+    )
+}
+
+/// How a saving was found.
+#[must_use]
+pub fn basis(basis: Basis) -> &'static str {
+    match basis {
         Basis::Measured => "measured",
         Basis::Modelled => "modelled",
         Basis::LookedUp => "looked up",
-    };
-    format!(
-        "{} a step expected ({}), {} to {}, never more than {}; {basis}",
-        with_digits(saving.expected_ms, "ms"),
-        percent(saving.share_of_step),
-        with_digits(saving.low_ms, "ms"),
-        with_digits(saving.high_ms, "ms"),
-        with_digits(saving.upper_bound_ms, "ms"),
-    )
+    }
+}
+
+/// Milliseconds in the unit that suits them.
+#[must_use]
+pub fn ms(value: f64) -> String {
+    match (value.max(0.0) * 1e9) as u64 {
+        0 => "0".to_owned(),
+        picos => Picos(picos).to_string(),
+    }
 }
 
 /// How often advice of this kind helped.
@@ -184,12 +234,16 @@ pub fn odds(confidence: &Confidence) -> String {
 /// What all findings come to together; none where nothing can be saved.
 #[must_use]
 pub fn together(report: &Report) -> Option<String> {
-    let step = report.steps.time.median_ms;
+    let step = report
+        .steps
+        .time
+        .median_ms
+        .max(report.steps.period.median_ms);
     let any = report.findings.iter().any(|f| f.saving.is_some());
     (any && step > 0.0).then(|| {
         format!(
             "all of them together, if all work: {} of each step ({}); no saving is proven before it is measured",
-            with_digits(report.combined_saving_ms, "ms"),
+            ms(report.combined_saving_ms),
             percent(report.combined_saving_ms / step)
         )
     })

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use advisors::finding::{Finding, Severity};
 use advisors::report::Report;
 use anstyle::{AnsiColor, Style};
-use profiler::units::Bytes;
+use profiler::units::{Bytes, percent};
 
 use crate::render::safe::{WIDTH, clean, shorten, wrap};
 use crate::render::summary;
@@ -74,17 +74,53 @@ fn bar(share: f64) -> String {
     "#".repeat(length as usize)
 }
 
+/// Findings with a saving that are shown without `-v`.
+const SHOWN: usize = 8;
+
 fn findings(out: &mut impl Write, report: &Report, verbose: bool) -> io::Result<()> {
     if report.findings.is_empty() {
         return writeln!(out, "{BOLD}No findings.{BOLD:#}\n");
     }
-    writeln!(
-        out,
-        "{BOLD}Findings{BOLD:#} {DIM}(best first: saving times how often such advice helped){DIM:#}"
-    )?;
-    for (i, finding) in report.findings.iter().enumerate() {
+    let (savings, remarks): (Vec<&Finding>, Vec<&Finding>) = report
+        .findings
+        .iter()
+        .partition(|finding| finding.saving.is_some());
+    let shown = if verbose {
+        savings.len()
+    } else {
+        SHOWN.min(savings.len())
+    };
+    if !savings.is_empty() {
+        writeln!(
+            out,
+            "{BOLD}Findings{BOLD:#} {DIM}(best first: saving times how often such advice helped){DIM:#}"
+        )?;
+    }
+    for (i, finding) in savings.iter().take(shown).enumerate() {
         writeln!(out)?;
-        finding_text(out, i + 1, finding, verbose)?;
+        headline(out, &format!("{}. ", i + 1), finding)?;
+        if verbose {
+            details(out, finding)?
+        } else {
+            gist(out, finding)?
+        }
+    }
+    if shown < savings.len() {
+        let rest = savings.len() - shown;
+        writeln!(out, "\n{DIM}and {rest} smaller ones with -v{DIM:#}")?;
+    }
+    if !remarks.is_empty() {
+        let gap = if savings.is_empty() { "" } else { "\n" };
+        writeln!(
+            out,
+            "{gap}{BOLD}Worth knowing{BOLD:#} {DIM}(no saving claimed){DIM:#}\n"
+        )?;
+        for finding in remarks {
+            headline(out, "", finding)?;
+            if verbose {
+                details(out, finding)?;
+            }
+        }
     }
     writeln!(out)?;
     if let Some(words) = summary::together(report) {
@@ -103,51 +139,81 @@ fn severity_style(severity: Severity) -> Style {
     }
 }
 
-fn finding_text(
-    out: &mut impl Write,
-    number: usize,
-    finding: &Finding,
-    verbose: bool,
-) -> io::Result<()> {
+fn headline(out: &mut impl Write, number: &str, finding: &Finding) -> io::Result<()> {
+    let head = format!("{number}{} ", finding.code);
+    let severity = match finding.severity {
+        Severity::Info => String::new(),
+        severity => format!("{:<7}", severity.name()),
+    };
+    let indent = head.len() + severity.len();
     let style = severity_style(finding.severity);
-    let head = format!("{number}. {} ", finding.code);
-    let title = wrap(&clean(&finding.title), WIDTH.saturating_sub(head.len() + 9));
-    for (i, line) in title.iter().enumerate() {
+    let lines = wrap(&clean(&finding.title), WIDTH.saturating_sub(indent));
+    for (i, line) in lines.iter().enumerate() {
         if i == 0 {
-            let name = finding.severity.name();
-            writeln!(out, "{head}{style}{name:<8}{style:#} {BOLD}{line}{BOLD:#}")?;
+            writeln!(out, "{head}{style}{severity}{style:#}{BOLD}{line}{BOLD:#}")?;
         } else {
-            writeln!(out, "{}{BOLD}{line}{BOLD:#}", " ".repeat(head.len() + 9))?;
+            writeln!(out, "{}{BOLD}{line}{BOLD:#}", " ".repeat(indent))?;
         }
     }
+    Ok(())
+}
+
+/// A finding in a few lines: what it saves, where, why, and what to do first.
+fn gist(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
+    if let Some(saving) = &finding.saving {
+        let odds = percent(finding.confidence.probability);
+        wrapped(
+            out,
+            "   saves  ",
+            &format!("{}; odds {odds}", summary::saving_in_short(saving)),
+        )?;
+    }
+    if let Some(op) = finding.ops.first() {
+        let others = match finding.op_count {
+            0 | 1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        let place = if op.source.is_empty() {
+            String::new()
+        } else {
+            format!("{}  ", summary::place(&op.source, 48))
+        };
+        wrapped(out, "   where  ", &format!("{place}{}{others}", op.name))?;
+    }
+    for exhibit in finding.evidence.iter().take(3) {
+        wrapped(out, "   seen   ", &summary::exhibit(exhibit))?;
+    }
+    if let Some(advice) = finding.advice.first() {
+        wrapped(out, "   do     ", advice)?;
+    }
+    Ok(())
+}
+
+/// All of a finding.
+fn details(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
     if let Some(saving) = &finding.saving {
         wrapped(out, "   saves  ", &summary::saving(saving))?;
-        if verbose {
-            wrapped(out, "   from   ", &saving.formula)?;
-        }
+        wrapped(out, "   from   ", &saving.formula)?;
         wrapped(out, "   odds   ", &summary::odds(&finding.confidence))?;
     }
-    let shown = if verbose { finding.ops.len() } else { 3 };
-    for op in finding.ops.iter().take(shown) {
-        let place = if op.source.is_empty() {
+    let mut last_source = "";
+    for op in &finding.ops {
+        let place = if op.source.is_empty() || op.source == last_source {
             String::new()
         } else {
             format!("  {}", op.source)
         };
-        let line = format!("{} {:.3} ms{place}", op.name, op.self_ms_per_step);
+        last_source = &op.source;
+        let line = format!("{} {}{place}", op.name, summary::ms(op.self_ms_per_step));
         wrapped(out, "   op     ", &line)?;
     }
-    if finding.op_count > shown && shown > 0 {
-        writeln!(
-            out,
-            "{DIM}          and {} more{DIM:#}",
-            finding.op_count - shown
-        )?;
+    if finding.op_count > finding.ops.len() {
+        let rest = finding.op_count - finding.ops.len();
+        writeln!(out, "{DIM}          and {rest} more{DIM:#}")?;
     }
-    let exhibits = if verbose { finding.evidence.len() } else { 6 };
-    for exhibit in finding.evidence.iter().take(exhibits) {
+    for exhibit in &finding.evidence {
         let mut line = summary::exhibit(exhibit);
-        if verbose && !exhibit.source.is_empty() {
+        if !exhibit.source.is_empty() {
             line.push_str(&format!("  [{}]", exhibit.source));
         }
         wrapped(out, "   seen   ", &line)?;
@@ -155,10 +221,8 @@ fn finding_text(
     for advice in &finding.advice {
         wrapped(out, "   do     ", advice)?;
     }
-    if verbose {
-        for caveat in &finding.caveats {
-            wrapped(out, "   mind   ", caveat)?;
-        }
+    for caveat in &finding.caveats {
+        wrapped(out, "   mind   ", caveat)?;
     }
     Ok(())
 }

@@ -131,9 +131,11 @@ pub struct Steps {
     pub period: Spread,
 }
 
-/// An edge step shorter than this part of the median was cut by the capture.
-const CUT_BELOW: f64 = 0.5;
-/// Runs may vary by this much at an edge without being thought cut, when there are few of them.
+/// An edge step with fewer operations than this part of the usual was cut by the capture.
+const CUT_BELOW_OPS: f64 = 0.95;
+/// So was one shorter than this part of the median; times vary, so only much shorter ones count.
+const CUT_BELOW_TIME: f64 = 0.5;
+/// With fewer steps than this nothing is usual.
 const MIN_STEPS_TO_CUT: usize = 3;
 
 impl Steps {
@@ -172,7 +174,7 @@ impl Steps {
             .iter()
             .map(|core| core.steps.len() - core.count())
             .sum();
-        let time = Spread::of(slowest_of_each(&cores));
+        let time = Spread::of(slowest_of_each(session, &cores));
         let slowest = cores
             .iter()
             .max_by_key(|core| Spread::of(core.whole().map(Step::duration)).median_ps);
@@ -241,11 +243,10 @@ fn core_steps(index: usize, device: &Device, mut steps: Vec<Step>) -> Option<Cor
         return None;
     }
     if steps.len() >= MIN_STEPS_TO_CUT {
-        let median = Spread::of(steps.iter().map(Step::duration)).median_ps;
-        let cut = |step: &Step| (step.duration().0 as f64) < CUT_BELOW * median.0 as f64;
         let last = steps.len() - 1;
-        steps[0].whole = !cut(&steps[0]);
-        steps[last].whole = !cut(&steps[last]);
+        for edge in [0, last] {
+            steps[edge].whole = !is_cut(device, &steps, edge);
+        }
     }
     let window_ps = window(device, &steps)?;
     Some(CoreSteps {
@@ -253,6 +254,25 @@ fn core_steps(index: usize, device: &Device, mut steps: Vec<Step>) -> Option<Cor
         steps,
         window_ps,
     })
+}
+
+/// Whether an end of the capture cut that step: it lacks operations that the others have, or is
+/// much shorter.
+fn is_cut(device: &Device, steps: &[Step], edge: usize) -> bool {
+    let median = Spread::of(steps.iter().map(Step::duration)).median_ps;
+    if (steps[edge].duration().0 as f64) < CUT_BELOW_TIME * median.0 as f64 {
+        return true;
+    }
+    let starts = &device.ops.start_ps;
+    let ops = |step: &Step| {
+        let first = starts.partition_point(|start| *start < step.start_ps);
+        starts
+            .partition_point(|start| *start < step.end_ps)
+            .saturating_sub(first)
+    };
+    let mut counts: Vec<usize> = steps.iter().map(ops).collect();
+    counts.sort_unstable();
+    (ops(&steps[edge]) as f64) < CUT_BELOW_OPS * counts[counts.len() / 2] as f64
 }
 
 /// A whole number of steps, each with what follows it until the next begins. What happens before
@@ -285,13 +305,37 @@ fn window(device: &Device, steps: &[Step]) -> Option<(u64, u64)> {
     Some((steps[first].start_ps, end))
 }
 
-/// Of the k-th whole step the slowest core's duration, for as many as all cores have.
-fn slowest_of_each(cores: &[CoreSteps]) -> Vec<Picos> {
-    let count = cores.iter().map(CoreSteps::count).min().unwrap_or(0);
-    let mut slowest = vec![Picos(0); count];
+/// Of each step the slowest core's duration. Steps of different cores are one step where they
+/// overlap in time; of other hosts, whose clocks differ, the k-th is the k-th.
+fn slowest_of_each(session: &Session, cores: &[CoreSteps]) -> Vec<Picos> {
+    let Some(reference) = cores.iter().min_by_key(|core| core.count()) else {
+        return Vec::new();
+    };
+    let host = |core: &CoreSteps| session.devices.get(core.device).map(|device| device.host);
+    let mut slowest: Vec<Picos> = reference.whole().map(Step::duration).collect();
     for core in cores {
-        for (slot, step) in slowest.iter_mut().zip(core.whole()) {
-            *slot = (*slot).max(step.duration());
+        let steps: Vec<&Step> = core.whole().collect();
+        let same_clock = host(core) == host(reference);
+        for (k, (slot, step)) in slowest.iter_mut().zip(reference.whole()).enumerate() {
+            let other = if same_clock {
+                let at = steps.partition_point(|other| other.end_ps <= step.start_ps);
+                let overlap = |other: &&Step| {
+                    other
+                        .end_ps
+                        .min(step.end_ps)
+                        .saturating_sub(other.start_ps.max(step.start_ps))
+                };
+                let near = steps.get(at..(at + 2).min(steps.len())).unwrap_or_default();
+                near.iter()
+                    .copied()
+                    .max_by_key(overlap)
+                    .filter(|other| overlap(other) > 0)
+            } else {
+                steps.get(k).copied()
+            };
+            if let Some(other) = other {
+                *slot = (*slot).max(other.duration());
+            }
         }
     }
     slowest

@@ -114,8 +114,9 @@ impl Columns {
                 if let Some(sum) = time.get_mut(column).and_then(|c| c.get_mut(slot)) {
                     *sum = sum.saturating_add(overlap);
                 }
-                if stands_alone && overlap * 2 > end - begin {
-                    owner[column] = Some(index);
+                let is_mine = stands_alone && overlap * 2 > end - begin;
+                if let Some(owner) = owner.get_mut(column).filter(|_| is_mine) {
+                    *owner = Some(index);
                 }
             }
         }
