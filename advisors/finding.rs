@@ -125,7 +125,8 @@ impl Exhibit {
         source: impl Into<String>,
     ) -> Self {
         let value = Value::Number {
-            number,
+            // An empty sum of floats is minus zero.
+            number: number + 0.0,
             unit: unit.into(),
         };
         Self {

@@ -61,8 +61,9 @@ fn limit(claim: &Claim, context: &Context<'_>) -> Claim {
         .map(|bucket| context.capacity_ms(bucket))
         .sum();
     let finite = |value: f64| {
-        if value.is_finite() {
-            value.max(0.0)
+        // The larger of two zeros may be the negative one.
+        if value.is_finite() && value > 0.0 {
+            value
         } else {
             0.0
         }
@@ -182,7 +183,11 @@ fn mention(id: u32, context: &Context<'_>) -> OpMention {
         category: op.category.clone(),
         shape: op.shape.clone(),
         framework_op: op.framework_op.clone(),
-        source: op.source.clone(),
+        source: context
+            .evidence
+            .source_of(id)
+            .unwrap_or_default()
+            .to_owned(),
         self_ms_per_step: profile.map_or(0.0, profiler::evidence::OpProfile::step_self_ms),
         executions_per_step: profile.map_or(0.0, |profile| profile.step_occurrences),
     }

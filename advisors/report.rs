@@ -9,6 +9,8 @@ pub mod host;
 use std::collections::BTreeMap;
 
 use profiler::evidence::peaks::{ChipBasis, Peak};
+use profiler::evidence::source::scope;
+use profiler::evidence::sparse::sparse_times;
 use profiler::evidence::{Evidence, OpClass, OpProfile, Spread, StepBasis};
 use profiler::note::NoteLevel;
 use profiler::session::{CoreKind, Origin};
@@ -171,6 +173,10 @@ pub struct StepSummary {
     pub time: TimeSpread,
     /// From the start of a step to the start of the next.
     pub period: TimeSpread,
+    /// What a step costs on the wall, ms: the median period, or where that is not known or shorter
+    /// the median time. Shares of findings are of this.
+    #[serde(default)]
+    pub wall_ms: f64,
     /// Steps left out because an end of the capture cut them.
     pub cut: usize,
 }
@@ -188,7 +194,8 @@ pub struct BreakdownRow {
     pub executions_per_step: f64,
 }
 
-/// Where the time goes. Rows of each table add up to the window of the steps.
+/// Where the time goes. Rows of each table but the SparseCores' add up, with the idle time, to the
+/// window of the steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Breakdown {
     /// Length of the window for each step, idle time included, ms.
@@ -201,6 +208,10 @@ pub struct Breakdown {
     pub scopes: Vec<BreakdownRow>,
     /// By source line.
     pub sources: Vec<BreakdownRow>,
+    /// What the SparseCores do beside, by category, mean over SparseCores: no part of the window
+    /// of the TensorCores. Empty where none ran.
+    #[serde(default)]
+    pub sparse_core: Vec<BreakdownRow>,
     /// Idle while a program ran, ms a step.
     pub idle_inside_ms_per_step: f64,
     /// Idle between programs, ms a step.
@@ -214,7 +225,7 @@ pub struct Utilization {
     pub mfu_without_custom_calls: f64,
     /// With custom calls.
     pub mfu_with_custom_calls: f64,
-    /// Custom calls whose FLOPs nobody states.
+    /// Custom kernels whose FLOPs nobody states, of those that take 0.1 % of the step or more.
     pub custom_calls_without_flops: usize,
     /// The convention, with its figures.
     pub formula: String,
@@ -283,8 +294,11 @@ pub struct MemorySummary {
     pub reserved_bytes: u64,
     /// Free at the peak, bytes.
     pub free_bytes: u64,
-    /// Size of the memory that the runtime manages, bytes.
+    /// Size of the memory that programs can use, bytes.
     pub capacity_bytes: u64,
+    /// Where the figures come from, in words.
+    #[serde(default)]
+    pub source: String,
 }
 
 /// A note of the readers.
@@ -349,6 +363,7 @@ impl Report {
                 basis: step_basis(evidence),
                 time: evidence.steps.time.into(),
                 period: evidence.steps.period.into(),
+                wall_ms: evidence.step_time().as_ms(),
                 cut: evidence.steps.cut,
             },
             breakdown: breakdown(evidence),
@@ -359,11 +374,12 @@ impl Report {
             collectives: collective_rows(evidence),
             host: host::host_summary(evidence),
             families: host::families(evidence),
-            memory: evidence.memory_peak().map(|peak| MemorySummary {
-                peak_bytes: peak.used_bytes,
-                reserved_bytes: peak.reserved_bytes,
-                free_bytes: peak.free_bytes,
-                capacity_bytes: peak.capacity_bytes(),
+            memory: evidence.memory().map(|memory| MemorySummary {
+                peak_bytes: memory.used_bytes,
+                reserved_bytes: memory.reserved_bytes,
+                free_bytes: memory.free_bytes(),
+                capacity_bytes: memory.capacity_bytes,
+                source: memory.source.words().to_owned(),
             }),
             notes: session
                 .notes
@@ -487,6 +503,7 @@ fn step_basis(evidence: &Evidence<'_>) -> String {
 fn breakdown(evidence: &Evidence<'_>) -> Breakdown {
     let session = evidence.session;
     let window_ps = evidence.mean_per_step(|core| core.window_ps);
+    let of_window = |ps: f64| if window_ps > 0.0 { ps / window_ps } else { 0.0 };
     let by = |key: &dyn Fn(&OpProfile) -> String| -> Vec<BreakdownRow> {
         let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         for op in &evidence.ops {
@@ -499,11 +516,7 @@ fn breakdown(evidence: &Evidence<'_>) -> Breakdown {
             .map(|(name, (self_ps, executions_per_step))| BreakdownRow {
                 name,
                 self_ms_per_step: self_ps / 1e9,
-                share: if window_ps > 0.0 {
-                    self_ps / window_ps
-                } else {
-                    0.0
-                },
+                share: of_window(self_ps),
                 executions_per_step,
             })
             .collect();
@@ -527,30 +540,18 @@ fn breakdown(evidence: &Evidence<'_>) -> Breakdown {
         classes: by(&|op| op.class.name().to_owned()),
         scopes: by(&|op| named(&scope(&session.op(op.id).framework_op))),
         sources: by(&|op| named(evidence.source_near(op).unwrap_or_default())),
+        sparse_core: sparse_times(session, &evidence.steps)
+            .iter()
+            .map(|time| BreakdownRow {
+                name: named(&time.category),
+                self_ms_per_step: time.step_self_ps / 1e9,
+                share: of_window(time.step_self_ps),
+                executions_per_step: time.step_occurrences,
+            })
+            .collect(),
         idle_inside_ms_per_step: evidence.mean_per_step(|core| core.idle_inside_ps) / 1e9,
         idle_between_ms_per_step: evidence.mean_per_step(|core| core.idle_between_ps) / 1e9,
     }
-}
-
-/// The framework's op without its last part and without layer numbers, so that equal layers meet:
-/// `jit(step)/layers_3/mlp/dot_general:` is of the scope `jit(step)/layers_*/mlp`.
-fn scope(framework_op: &str) -> String {
-    let trimmed = framework_op.trim_end_matches(':');
-    let parts = trimmed.rsplit_once('/').map_or("", |(scope, _)| scope);
-    let mut scope = String::with_capacity(parts.len());
-    for (i, part) in parts.split('/').enumerate() {
-        if i > 0 {
-            scope.push('/');
-        }
-        let bare = part.trim_end_matches(|c: char| c.is_ascii_digit());
-        scope.push_str(bare);
-        if bare.len() < part.len() && bare.ends_with(['_', '.']) {
-            scope.push('*');
-        } else {
-            scope.push_str(&part[bare.len()..]);
-        }
-    }
-    scope
 }
 
 fn utilization(evidence: &Evidence<'_>) -> Option<Utilization> {
@@ -559,12 +560,14 @@ fn utilization(evidence: &Evidence<'_>) -> Option<Utilization> {
     let mut matmul = 0.0;
     let mut custom = 0.0;
     let mut unknown = 0;
+    // Calls that join buffers or run once take no time that FLOPs could explain.
+    let ran = |op: &OpProfile| evidence.share_of_step(op.step_self_ps) >= 0.001;
     for op in &evidence.ops {
         let flops = op.cost.flops.unwrap_or(0.0) * op.step_occurrences;
         match op.class {
             OpClass::Matmul => matmul += flops,
             OpClass::CustomCall if op.cost.flops.is_some() => custom += flops,
-            OpClass::CustomCall => unknown += 1,
+            OpClass::CustomCall if op.is_kernel() && ran(op) => unknown += 1,
             _ => {}
         }
     }

@@ -38,10 +38,19 @@ impl<'a> Context<'a> {
         self.evidence.share_of_step(ms * 1e9)
     }
 
-    /// Time of a step in milliseconds.
+    /// Time of a step in milliseconds, what idles after it included.
     #[must_use]
     pub fn step_ms(&self) -> f64 {
         self.evidence.step_time().as_ms()
+    }
+
+    /// What shares are of, in words.
+    #[must_use]
+    pub fn step_base(&self) -> String {
+        format!(
+            "of the {} that a step takes with what idles after it",
+            self.evidence.step_time()
+        )
     }
 
     /// What can be taken from a bucket in a step, in milliseconds.

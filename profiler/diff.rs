@@ -20,7 +20,7 @@ mod tests;
 
 use serde::Serialize;
 
-pub use groups::{Groups, scope};
+pub use groups::Groups;
 pub use keys::without_layout;
 pub use matching::Matched;
 pub use significance::{Comparison, Distribution, Verdict};

@@ -124,17 +124,47 @@ pub fn with_digits(value: f64, unit: &str) -> String {
     } else {
         2
     };
-    format!("{value:.decimals$} {unit}")
+    format!("{} {unit}", fixed(value, decimals))
+}
+
+/// Milliseconds in the unit that suits them: `460 us`, `5.02 ms`, `12.0 s`.
+///
+/// ```
+/// use profiler::units::ms;
+/// assert_eq!(ms(0.46), "460 us");
+/// assert_eq!(ms(5.02), "5.02 ms");
+/// assert_eq!(ms(-0.0), "0.00 ms");
+/// ```
+#[must_use]
+pub fn ms(value: f64) -> String {
+    let (scaled, unit) = match value.abs() {
+        0.0 => (0.0, "ms"),
+        below if below < 1e-3 => (value * 1e6, "ns"),
+        below if below < 1.0 => (value * 1e3, "us"),
+        below if below < 1e4 => (value, "ms"),
+        _ => (value / 1e3, "s"),
+    };
+    with_digits(scaled, unit)
 }
 
 /// A share as percent with a digit that people can tell apart: `63.2 %`, `0.04 %`.
 #[must_use]
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
-    if value.abs() >= 9.95 || value == 0.0 {
-        format!("{value:.1} %")
+    let decimals = if value.abs() >= 9.95 || value == 0.0 {
+        1
     } else {
-        format!("{value:.2} %")
+        2
+    };
+    format!("{} %", fixed(value, decimals))
+}
+
+/// A value with so many decimals; what rounds to zero has no sign.
+fn fixed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    match text.strip_prefix('-') {
+        Some(digits) if digits.bytes().all(|b| matches!(b, b'0' | b'.')) => digits.to_owned(),
+        _ => text,
     }
 }
 
@@ -165,5 +195,30 @@ pub fn gib_per_s(bytes: f64, time: Picos) -> f64 {
         0.0
     } else {
         bytes * 1e12 / time.0 as f64 / (1u64 << 30) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ms, percent, with_digits};
+
+    #[test]
+    fn zero_has_no_sign() {
+        assert_eq!(with_digits(-0.0, "ms"), "0.00 ms");
+        assert_eq!(with_digits(-0.004, "ms"), "0.00 ms");
+        assert_eq!(with_digits(-0.006, "ms"), "-0.01 ms");
+        assert_eq!(percent(-0.0), "0.0 %");
+        assert_eq!(percent(-1e-9), "0.00 %");
+        assert_eq!(percent(-0.021), "-2.10 %");
+    }
+
+    #[test]
+    fn milliseconds_take_the_unit_that_suits_them() {
+        assert_eq!(ms(0.0), "0.00 ms");
+        assert_eq!(ms(0.000_25), "250 ns");
+        assert_eq!(ms(0.0614), "61.4 us");
+        assert_eq!(ms(182.4), "182 ms");
+        assert_eq!(ms(-0.46), "-460 us");
+        assert_eq!(ms(12_000.0), "12.0 s");
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::diff::{Change, Row, largest_first};
+use crate::evidence::source::scope;
 use crate::evidence::{Evidence, OpProfile};
 
 /// Self time of operations by what they have in common; each list adds up to all operations.
@@ -54,22 +55,4 @@ impl Groups {
             sources: by(|evidence, op| evidence.source_near(op).unwrap_or_default().to_owned()),
         }
     }
-}
-
-/// The framework's op without its last part and without layer numbers, so that equal layers meet:
-/// `jit(step)/layers_3/mlp/dot_general:` is of the scope `jit(step)/layers_*/mlp`.
-#[must_use]
-pub fn scope(framework_op: &str) -> String {
-    let trimmed = framework_op.trim_end_matches(':');
-    let parts = trimmed.rsplit_once('/').map_or("", |(scope, _)| scope);
-    let without_number = |part: &str| {
-        let bare = part.trim_end_matches(|c: char| c.is_ascii_digit());
-        if bare.len() < part.len() && bare.ends_with(['_', '.']) {
-            format!("{bare}*")
-        } else {
-            part.to_owned()
-        }
-    };
-    let parts: Vec<String> = parts.split('/').map(without_number).collect();
-    parts.join("/")
 }

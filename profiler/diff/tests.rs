@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Diff, Matched, Verdict, scope};
+use super::{Diff, Matched, Verdict};
 use crate::evidence::Evidence;
 use crate::session::{CoreKind, Device, Op, Session};
 use crate::session_builder::{OpKey, SessionBuilder};
@@ -231,15 +231,6 @@ fn idle_time_is_a_row_of_its_own() {
     assert_eq!(period.verdict, Verdict::Apart);
     assert_eq!(diff.step.verdict, Verdict::WithinSpread);
     assert_adds_up(&diff);
-}
-
-#[test]
-fn layers_of_a_model_share_a_scope() {
-    assert_eq!(
-        scope("jit(step)/layers_3/mlp/dot_general:"),
-        "jit(step)/layers_*/mlp"
-    );
-    assert_eq!(scope("add"), "");
 }
 
 fn any_run() -> impl Strategy<Value = Session> {

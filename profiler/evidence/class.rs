@@ -155,7 +155,7 @@ impl OpClass {
     pub fn of(op: &Op, instruction: Option<&Instruction>, fused: &[&str]) -> Self {
         let category = op.category.as_str();
         let opcode = instruction.map_or("", |i| i.opcode.as_str());
-        if let Some(kind) = collective(op, opcode, fused) {
+        if let Some(kind) = collective(op, instruction, fused) {
             return Self::Collective(kind);
         }
         if is_async_copy(category, opcode, &op.name) {
@@ -184,20 +184,83 @@ impl OpClass {
     }
 }
 
-fn collective(op: &Op, opcode: &str, fused: &[&str]) -> Option<CollectiveKind> {
+fn collective(
+    op: &Op,
+    instruction: Option<&Instruction>,
+    fused: &[&str],
+) -> Option<CollectiveKind> {
+    let opcode = instruction.map_or("", |i| i.opcode.as_str());
     if let Some(kind) = CollectiveKind::find(&op.category).or_else(|| CollectiveKind::find(opcode))
     {
         return Some(kind);
     }
+    // A call's own time is that of the operations inside, but one that runs beside the core
+    // (`call-start`) stands for them.
     let wrapped = matches!(
         opcode,
-        "async-start" | "async-done" | "async-update" | "fusion" | "custom-call"
+        "async-start"
+            | "async-done"
+            | "async-update"
+            | "call-start"
+            | "call-done"
+            | "call-update"
+            | "fusion"
+            | "custom-call"
     );
-    if wrapped {
-        return CollectiveKind::find(&op.name)
-            .or_else(|| fused.iter().find_map(|name| CollectiveKind::find(name)));
+    let named = || CollectiveKind::find(&op.name);
+    let inside = || fused.iter().find_map(|name| CollectiveKind::find(name));
+    if wrapped && let Some(kind) = named().or_else(inside) {
+        return Some(kind);
     }
-    None
+    let fusion = op.name.starts_with("async-collective-")
+        || op.category == "async-collective fusion"
+        || op.category.starts_with("async-collective-");
+    fusion.then(|| async_fusion(op, instruction))
+}
+
+/// What an `async-collective-start`, `-done` or `-fusion` does, where no HLO tells what is inside:
+/// as the framework calls it, else as its sizes say.
+fn async_fusion(op: &Op, instruction: Option<&Instruction>) -> CollectiveKind {
+    /// Below this size an array is a flag or a counter.
+    const SMALL: u64 = 1024;
+    let framework = op.framework_op.trim_end_matches(':');
+    match framework.rsplit('/').next().unwrap_or_default() {
+        "all_gather" | "all_gather_invariant" => return CollectiveKind::AllGather,
+        "psum" | "psum_invariant" | "pmean" | "pmax" | "pmin" => return CollectiveKind::AllReduce,
+        "psum_scatter" | "reduce_scatter" => return CollectiveKind::ReduceScatter,
+        "all_to_all" | "ragged_all_to_all" => return CollectiveKind::AllToAll,
+        "ppermute" => return CollectiveKind::CollectivePermute,
+        _ => {}
+    }
+    let sizes = |shape: &Shape| -> Vec<u64> {
+        let arrays = shape.arrays();
+        arrays.iter().map(|array| array.bytes().0).collect()
+    };
+    let result = instruction.map(|i| sizes(&i.shape)).unwrap_or_default();
+    let operands: Vec<u64> = instruction
+        .iter()
+        .flat_map(|i| &i.operands)
+        .filter_map(|operand| operand.shape.as_ref())
+        .flat_map(sizes)
+        .collect();
+    // A done's result is the collective's own; of a start it is the operand, as the tuple that it
+    // gives holds both.
+    let done = op.name.contains("-done");
+    let (own, others) = if done {
+        (result, operands)
+    } else {
+        (operands, result)
+    };
+    let Some(own) = own.into_iter().max() else {
+        // Most that the compiler makes of these are gathers of weights.
+        return CollectiveKind::AllGather;
+    };
+    let differs = |size: &u64| *size >= SMALL && *size != own;
+    match others.into_iter().filter(differs).max() {
+        Some(other) if (other > own) != done => CollectiveKind::AllGather,
+        Some(_) => CollectiveKind::ReduceScatter,
+        None => CollectiveKind::AllReduce,
+    }
 }
 
 fn is_async_copy(category: &str, opcode: &str, name: &str) -> bool {
@@ -295,4 +358,60 @@ fn by_opcode(name: &str) -> Option<OpClass> {
         "pad" => OpClass::Pad,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::parse_instruction;
+
+    fn class(category: &str, framework_op: &str, hlo: &str, fused: &[&str]) -> OpClass {
+        let name = hlo.split(' ').next().unwrap_or_default();
+        let op = Op {
+            name: name.trim_start_matches('%').to_owned(),
+            category: category.to_owned(),
+            framework_op: framework_op.to_owned(),
+            ..Op::default()
+        };
+        OpClass::of(&op, parse_instruction(hlo).ok().as_ref(), fused)
+    }
+
+    #[test]
+    fn a_collective_that_runs_beside_the_core_is_a_collective() {
+        let start = "%call-start.1 = ((bf16[8,128]{1,0}), bf16[32,128]{1,0}, u32[]) call-start(bf16[8,128]{1,0} %p), to_apply=%c";
+        let gather = OpClass::Collective(CollectiveKind::AllGather);
+        assert_eq!(class("async-start", "", start, &["all-gather"]), gather);
+        let named = start.replace("%call-start.1", "%all-gather-start.1");
+        assert_eq!(class("async-start", "", &named, &[]), gather);
+        let done = "%all-gather-done.1 = bf16[32,128]{1,0} call-done(((bf16[8,128]{1,0}), bf16[32,128]{1,0}, u32[]) %call-start.1)";
+        assert_eq!(class("async-done", "", done, &[]), gather);
+        // What a plain call does is counted inside of it.
+        let call = "%call.1 = bf16[8]{0} call(bf16[8]{0} %p), to_apply=%c";
+        assert_eq!(
+            class("call", "", call, &["all-gather"]),
+            OpClass::ControlFlow
+        );
+    }
+
+    #[test]
+    fn asynchronous_collective_fusions_are_told_by_framework_or_size() {
+        let of = |framework: &str, hlo: &str| class("custom fusion", framework, hlo, &[]);
+        let start = "%async-collective-start.2 = (bf16[8,1024]{1,0}, bf16[32,1024]{1,0}, u32[]{:S(2)}) fusion(bf16[8,1024]{1,0} %p), kind=kCustom, calls=%a";
+        let done = "%async-collective-done.2 = bf16[32,1024]{1,0} fusion((bf16[8,1024]{1,0}, bf16[32,1024]{1,0}, u32[]{:S(2)}) %async-collective-start.2), kind=kCustom, calls=%b";
+        let gather = OpClass::Collective(CollectiveKind::AllGather);
+        assert_eq!(of("jit(f)/dot_general:", start), gather);
+        assert_eq!(of("jit(f)/dot_general:", done), gather);
+        let swapped = |hlo: &str| {
+            hlo.replace("bf16[8,", "bf16[?,")
+                .replace("bf16[32,", "bf16[8,")
+                .replace("bf16[?,", "bf16[32,")
+        };
+        let scatter = OpClass::Collective(CollectiveKind::ReduceScatter);
+        assert_eq!(of("", &swapped(start)), scatter);
+        assert_eq!(of("", &swapped(done)), scatter);
+        let alike = start.replace("bf16[32,", "bf16[8,");
+        let reduce = OpClass::Collective(CollectiveKind::AllReduce);
+        assert_eq!(of("", &alike), reduce);
+        assert_eq!(of("jit(f)/shard_map/psum:", start), reduce);
+    }
 }

@@ -24,7 +24,7 @@ use self::times::{SelfTimes, core_loads, in_flight_ps};
 use self::traffic::{Shapes, fabric, groups_of, wire_bytes};
 use crate::evidence::class::{CollectiveKind, OpClass};
 use crate::evidence::{Evidence, OpProfile};
-use crate::session::{CoreKind, Device, Op, OpId, Session};
+use crate::session::{CoreKind, Device, OpId, Session};
 
 pub use groups::{GroupBasis, Groups};
 pub use times::self_per_step;
@@ -261,7 +261,7 @@ fn collective(
         .map(|bytes| bytes * count * 1e3 / time);
     let source = ops
         .iter()
-        .find_map(|op| code_line(evidence.session.op(op.id)))
+        .find_map(|op| evidence.source_of(op.id))
         .or_else(|| ops.last().and_then(|op| evidence.source_near(op)))
         .unwrap_or_default();
     Collective {
@@ -280,19 +280,6 @@ fn collective(
         groups,
         ops: member.ops.clone(),
     }
-}
-
-/// The innermost line of an op's stack that is not in an installed package: the program's own line
-/// says more than that of the framework's dispatch. Where there is none, the op's line.
-fn code_line(op: &Op) -> Option<&str> {
-    let installed = |line: &str| line.contains("-packages/");
-    let own = op.source_stack.lines().find(|line| !installed(line));
-    match own.filter(|_| installed(&op.source)) {
-        // Lines of a stack end with the column.
-        Some(line) => Some(line.rsplit_once(':').map_or(line, |(line, _)| line)),
-        None => Some(op.source.as_str()),
-    }
-    .filter(|line| !line.is_empty())
 }
 
 /// A core's name for people: the plane, and the host where there are several.

@@ -8,15 +8,17 @@ pub mod collectives;
 pub mod cores;
 pub mod host;
 pub mod idle;
+pub mod memory;
 pub mod ops;
 pub mod peaks;
 pub mod serving;
+pub mod source;
+pub mod sparse;
 pub mod steps;
 
 use rustc_hash::FxHashMap;
 
 use crate::chip::{ChipFacts, Generation};
-use crate::memory::{MemoryPeak, MemoryTimeline};
 use crate::session::{ModuleId, OpId, Session};
 use crate::units::Picos;
 
@@ -26,6 +28,7 @@ pub use collectives::{Collective, Collectives};
 pub use cores::{CoreTime, Gap};
 pub use host::{GapCause, HostEvidence, HostKind};
 pub use idle::InsideIdle;
+pub use memory::{MemorySource, MemoryUse};
 pub use ops::{BoundBy, OpProfile};
 pub use peaks::{Chip, Peaks};
 pub use steps::{Spread, StepBasis, Steps};
@@ -175,6 +178,12 @@ impl<'s> Evidence<'s> {
             .filter_map(|position| self.ops.get(*position))
     }
 
+    /// The line of the user's code that an operation comes from, see [`source::own_line`].
+    #[must_use]
+    pub fn source_of(&self, id: OpId) -> Option<&str> {
+        source::own_line(self.session.op(id))
+    }
+
     /// The source line of an operation, or of the nearest one that it feeds or reads: the halves
     /// of asynchronous copies have none of their own.
     #[must_use]
@@ -182,11 +191,7 @@ impl<'s> Evidence<'s> {
         let mut seen = vec![op.id];
         let mut ring: Vec<&OpProfile> = vec![op];
         for _ in 0..3 {
-            if let Some(found) = ring
-                .iter()
-                .map(|op| self.session.op(op.id).source.as_str())
-                .find(|s| !s.is_empty())
-            {
+            if let Some(found) = ring.iter().find_map(|op| self.source_of(op.id)) {
                 return Some(found);
             }
             let mut next = Vec::new();
@@ -200,22 +205,31 @@ impl<'s> Evidence<'s> {
             }
             ring = next;
         }
-        ring.iter()
-            .map(|op| self.session.op(op.id).source.as_str())
-            .find(|s| !s.is_empty())
+        ring.iter().find_map(|op| self.source_of(op.id))
     }
 
-    /// The fullest device memory that the runtime reported, over all devices.
+    /// Device memory at its fullest, over all devices.
     #[must_use]
-    pub fn memory_peak(&self) -> Option<MemoryPeak> {
-        let peaks = self.session.memory.iter().filter_map(MemoryTimeline::peak);
-        peaks.max_by_key(|peak| peak.used_bytes)
+    pub fn memory(&self) -> Option<MemoryUse> {
+        MemoryUse::of(self.session, self.chip.as_ref())
     }
 
-    /// The time of a step that shares are of: the median over steps of the slowest core.
+    /// Bytes of device memory that programs can use: of the run, else of a device of the chip.
+    #[must_use]
+    pub fn memory_capacity(&self) -> Option<u64> {
+        let of_chip = || {
+            let chip = self.chip.as_ref()?;
+            Some(chip.facts.hbm_usable_bytes_per_device())
+        };
+        self.memory()
+            .map(|memory| memory.capacity_bytes)
+            .or_else(of_chip)
+    }
+
+    /// The time of a step that shares are of, see [`Steps::wall`].
     #[must_use]
     pub fn step_time(&self) -> Picos {
-        self.steps.time.median_ps
+        self.steps.wall()
     }
 
     /// A time as a share of the step.

@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 
-use crate::evidence::class::{CopyRoute, OpClass};
+use crate::evidence::class::{CollectiveKind, CopyRoute, OpClass};
 use crate::evidence::peaks::Peaks;
 use crate::evidence::steps::Steps;
 use crate::program::cost::{Cost as ModelCost, CostModel, lone_cost};
 use crate::program::instruction::Instruction;
+use crate::program::opcode::AsyncPart;
 use crate::program::shape::{Array, MemorySpace};
-use crate::program::{self, parse_instruction};
+use crate::program::{self, Program, parse_instruction};
 use crate::session::{ModuleId, Op, OpId, Session};
 use crate::units::Picos;
 
@@ -146,6 +147,17 @@ impl OpProfile {
         (mean > 0.0)
             .then(|| self.cost.hbm_bytes.map(|bytes| bytes * 1e3 / mean))
             .flatten()
+    }
+
+    /// Whether it is a custom kernel (Pallas, Mosaic) and not one of the compiler's own calls; a
+    /// call whose target is not known could be.
+    #[must_use]
+    pub fn is_kernel(&self) -> bool {
+        let target = self
+            .instruction
+            .as_ref()
+            .map_or("", |i| i.attributes.custom_call_target.as_str());
+        self.class == OpClass::CustomCall && matches!(target, "" | "tpu_custom_call")
     }
 
     /// The result's first array.
@@ -302,7 +314,8 @@ fn instruction_of(
     session.programs.get(program)?.program.get(id).cloned()
 }
 
-/// The opcodes inside a fusion, its root's first.
+/// The opcodes inside a fusion, its root's first; of either half of what runs beside the core, the
+/// collective that it stands for, if any.
 fn fused_opcodes(session: &Session, hlo: Option<(usize, program::OpId)>) -> Vec<&str> {
     let Some((program, id)) = hlo else {
         return Vec::new();
@@ -310,18 +323,40 @@ fn fused_opcodes(session: &Session, hlo: Option<(usize, program::OpId)>) -> Vec<
     let Some(program) = session.programs.get(program).map(|p| &p.program) else {
         return Vec::new();
     };
+    if let Some(collective) = started_collective(program, id) {
+        return vec![collective];
+    }
     let Some(body) = program.body_of(id) else {
         return Vec::new();
     };
-    let inner = body
-        .ops()
-        .filter_map(|op| program.get(op))
-        .map(|i| i.opcode.as_str());
-    let root = body
-        .root
-        .and_then(|op| program.get(op))
-        .map(|i| i.opcode.as_str());
-    root.into_iter().chain(inner).collect()
+    let opcode = |op| program.get(op).map(|i| i.opcode.as_str());
+    let root = body.root.and_then(opcode);
+    root.into_iter()
+        .chain(body.ops().filter_map(opcode))
+        .collect()
+}
+
+/// The collective inside an asynchronous operation, however many calls deep.
+fn started_collective(program: &Program, id: program::OpId) -> Option<&str> {
+    /// Updates between a done and its start, and calls within calls.
+    const DEEP: usize = 8;
+    let mut at = id;
+    program.get(id)?.opcode.async_part()?;
+    for _ in 0..DEEP {
+        let instruction = program.get(at)?;
+        if let Some((AsyncPart::Done | AsyncPart::Update, _)) = instruction.opcode.async_part() {
+            at = program.find(&instruction.operands.first()?.name)?;
+            continue;
+        }
+        let opcode = |op: &program::OpId| program.get(*op).map(|i| i.opcode.as_str());
+        let is_collective = |name: &&str| CollectiveKind::find(name).is_some();
+        let body: Vec<program::OpId> = program.body_of(at)?.ops().collect();
+        if let Some(found) = body.iter().filter_map(opcode).find(is_collective) {
+            return Some(found);
+        }
+        at = *body.iter().find(|op| program.body_of(**op).is_some())?;
+    }
+    None
 }
 
 fn cost_of(op: &Op, profile: &OpProfile, session: &Session) -> Cost {
@@ -374,8 +409,7 @@ fn fill_bytes(cost: &mut Cost, op: &Op, profile: &OpProfile) {
             op.accesses
                 .iter()
                 .filter(|a| a.space == space)
-                .map(|a| a.bytes as f64)
-                .sum::<f64>()
+                .fold(0.0, |sum, a| sum + a.bytes as f64)
         };
         cost.hbm_bytes = Some(sum(1));
         cost.vmem_bytes = Some(sum(3));

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::program::mesh::MeshGroups;
 use crate::program::scan::{Scan, ints, items};
 use crate::program::shape::product;
 
@@ -22,12 +23,17 @@ pub enum ReplicaGroups {
         /// The transposition; empty for none.
         transpose: Vec<u64>,
     },
+    /// `mesh['data'=2,'fsdp'=4] {'fsdp'}`: along axes with names.
+    Mesh(MeshGroups),
 }
 
 impl ReplicaGroups {
-    /// Reads either form, as it stands after `replica_groups=`.
+    /// Reads any form, as it stands after `replica_groups=`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
+        if let Some(mesh) = MeshGroups::parse(text) {
+            return Some(Self::Mesh(mesh));
+        }
         let mut scan = Scan::new(text.trim());
         if let Some(list) = scan.bracketed(b'{') {
             return Some(Self::List(items(list).map(ints).collect()));
@@ -61,6 +67,7 @@ impl ReplicaGroups {
         match self {
             Self::List(groups) => groups.iter().map(Vec::len).max().unwrap_or(0) as u64,
             Self::Iota { group_size, .. } => *group_size,
+            Self::Mesh(mesh) => mesh.group_size(),
         }
     }
 
@@ -70,51 +77,50 @@ impl ReplicaGroups {
         match self {
             Self::List(groups) => groups.len() as u64,
             Self::Iota { groups, .. } => *groups,
+            Self::Mesh(mesh) => mesh.group_count(),
         }
     }
 
-    /// The groups one by one. Of an iota form that does not add up, none.
+    /// The groups one by one. Of a form that does not add up, none.
     pub fn groups(&self) -> impl Iterator<Item = Vec<i64>> + '_ {
-        let (list, iota) = match self {
+        let (list, devices) = match self {
             Self::List(groups) => (groups.as_slice(), None),
             Self::Iota {
-                groups,
-                group_size,
-                reshape,
-                transpose,
-            } => (
-                &[][..],
-                Iota::new(reshape, transpose)
-                    .filter(|iota| groups.checked_mul(*group_size) == Some(iota.total))
-                    .map(|iota| (iota, *groups, *group_size)),
-            ),
+                reshape, transpose, ..
+            } => (&[][..], Strided::transposed(reshape, transpose)),
+            Self::Mesh(mesh) => (&[][..], mesh.strided()),
         };
-        let expanded = iota.into_iter().flat_map(|(iota, groups, group_size)| {
-            (0..groups).map(move |group| {
-                (0..group_size)
-                    .map(|i| iota.at(group * group_size + i))
-                    .collect()
-            })
+        let (count, size) = (self.group_count(), self.group_size());
+        let devices = devices.filter(|devices| count.checked_mul(size) == Some(devices.total));
+        let expanded = devices.into_iter().flat_map(move |devices| {
+            (0..count).map(move |group| (0..size).map(|i| devices.at(group * size + i)).collect())
         });
         list.iter().cloned().chain(expanded)
     }
 }
 
-/// A transposed iota: the number at each position, computed on demand.
-struct Iota {
+/// The numbers 0.. in another order, each computed on demand.
+pub(super) struct Strided {
     total: u64,
-    /// For each dimension of the result, major to minor: its size and its stride in the iota.
+    /// For each dimension of the result, major to minor: its size and its stride in the numbers.
     dims: Vec<(u64, u64)>,
 }
 
-impl Iota {
-    fn new(reshape: &[u64], transpose: &[u64]) -> Option<Self> {
-        let total = reshape
-            .iter()
-            .try_fold(1u64, |total, &dim| total.checked_mul(dim))?;
+impl Strided {
+    /// From sizes and strides, major to minor; none where there are too many to count.
+    pub(super) fn new(dims: Vec<(u64, u64)>) -> Option<Self> {
+        let mut sizes = dims.iter().map(|dim| dim.0);
+        let total = sizes.try_fold(1u64, |total, size| total.checked_mul(size))?;
+        Some(Self { total, dims })
+    }
+
+    /// A reshaped and transposed iota.
+    fn transposed(reshape: &[u64], transpose: &[u64]) -> Option<Self> {
+        let mut sizes = reshape.iter();
+        let total = sizes.try_fold(1u64, |total, &size| total.checked_mul(size))?;
         let mut strides = vec![1u64; reshape.len()];
         for i in (0..reshape.len().saturating_sub(1)).rev() {
-            strides[i] = strides[i + 1] * reshape[i + 1];
+            strides[i] = strides[i + 1].saturating_mul(reshape[i + 1]);
         }
         let dims = if transpose.is_empty() {
             reshape.iter().copied().zip(strides).collect()
@@ -126,14 +132,15 @@ impl Iota {
                 let dim = usize::try_from(dim).ok()?;
                 Some((*reshape.get(dim)?, *strides.get(dim)?))
             };
-            let dims = transpose.iter().map(pick).collect::<Option<Vec<_>>>()?;
-            // A repeated dimension is no transposition and could count past the total.
-            if product(&dims.iter().map(|d| d.0).collect::<Vec<_>>()) != total {
-                return None;
-            }
-            dims
+            transpose.iter().map(pick).collect::<Option<Vec<_>>>()?
         };
-        Some(Self { total, dims })
+        // A repeated dimension is no transposition and could count past the total.
+        Self::new(dims).filter(|devices| devices.total == total)
+    }
+
+    /// How many there are.
+    pub(super) fn total(&self) -> u64 {
+        self.total
     }
 
     fn at(&self, mut position: u64) -> i64 {
@@ -177,6 +184,7 @@ impl fmt::Display for ReplicaGroups {
                     write!(f, "T({})", join(transpose))
                 }
             }
+            Self::Mesh(mesh) => mesh.fmt(f),
         }
     }
 }

@@ -25,6 +25,7 @@ mod instruction_proto;
 pub mod kernel;
 pub mod matmul;
 mod matmul_guess;
+pub mod mesh;
 mod movement;
 pub mod opcode;
 #[cfg(test)]

@@ -11,12 +11,65 @@ use crate::support::profile::TpuProfile;
 use crate::support::scenarios;
 
 #[test]
-fn exposed_host_copies_are_found_with_their_time() {
+fn exposed_host_copies_that_need_not_be_are_found_with_their_time() {
     let report = report(&[scenarios::host_offload()]);
     let found = findings(&report, "exposed-host-offload");
     assert_eq!(found.len(), 1);
+    assert_eq!(found[0].severity, Severity::High);
     let saving = found[0].saving.as_ref().expect("a saving");
-    assert!(saving.upper_bound_ms > 0.0 && saving.upper_bound_ms <= report.steps.time.median_ms);
+    // All four copies but what the matmuls between them hide.
+    let copies = 4.0 * scenarios::HOST_COPY as f64 / 1e9;
+    assert!(
+        saving.expected_ms > 0.96 * copies && saving.expected_ms < copies,
+        "{} of {copies}",
+        saving.expected_ms
+    );
+    assert!(saving.share_of_step > 0.95 && saving.share_of_step < 1.0);
+    let shown = format!("{:?}", found[0].evidence);
+    assert!(
+        shown.contains("all host buffers 512 MiB") && shown.contains("of 31.2 GiB"),
+        "{shown}"
+    );
+    assert!(
+        found[0]
+            .caveats
+            .iter()
+            .any(|c| c.contains("compiler's plan")),
+        "{:?}",
+        found[0].caveats
+    );
+    let memory = report.memory.as_ref().expect("memory");
+    assert!(
+        memory.source.contains("buffer assignment"),
+        "{}",
+        memory.source
+    );
+}
+
+#[test]
+fn host_copies_are_not_said_to_fit_where_nothing_tells_how_full_memory_is() {
+    let mut profile = scenarios::host_offload();
+    profile.programs[0].hlo_proto = None;
+    let report = report(&[profile]);
+    let found = findings(&report, "exposed-host-offload");
+    assert_eq!(found.len(), 1);
+    let saving = found[0].saving.as_ref().expect("a saving");
+    // Nothing is copied out, so no overlap of both directions either.
+    assert_eq!(saving.expected_ms, 0.0);
+    assert!(found[0].caveats.iter().any(|c| c.contains("not known")));
+    assert!(report.memory.is_none());
+}
+
+#[test]
+fn all_host_buffers_must_fit() {
+    // 4 x 128 MiB and one being written fit into 1 GiB, not into 640 MiB.
+    let fits = |free: u64| {
+        let report = report_of(&with_memory(scenarios::host_offload(), 128 << 20, free));
+        let saving = findings(&report, "exposed-host-offload")[0].saving.clone();
+        saving.expect("a saving").expected_ms > 0.0
+    };
+    assert!(fits(GIB));
+    assert!(!fits(600 << 20));
 }
 
 #[test]
@@ -105,7 +158,9 @@ fn what_does_not_fit_is_not_promised() {
 
 #[test]
 fn unknown_memory_is_said_to_be_unknown() {
-    let report = report(&[scenarios::remat_free_hbm()]);
+    let mut profile = scenarios::remat_free_hbm();
+    profile.programs[0].hlo_proto = None;
+    let report = report(&[profile]);
     let found = findings(&report, "remat-with-free-hbm");
     assert_eq!(found.len(), 1);
     assert!(
@@ -116,6 +171,26 @@ fn unknown_memory_is_said_to_be_unknown() {
     assert_eq!(
         found[0].saving.as_ref().map(|saving| saving.low_ms),
         Some(0.0)
+    );
+}
+
+#[test]
+fn memory_is_the_compilers_plan_where_the_runtime_reported_none() {
+    let report = report(&[scenarios::remat_free_hbm()]);
+    let found = findings(&report, "remat-with-free-hbm");
+    assert_eq!(found.len(), 1);
+    assert!(
+        found[0].title.contains("of 31.2 GiB HBM are free"),
+        "{}",
+        found[0].title
+    );
+    assert!(
+        found[0]
+            .caveats
+            .iter()
+            .any(|c| c.contains("compiler's plan")),
+        "{:?}",
+        found[0].caveats
     );
 }
 

@@ -45,3 +45,9 @@ pub(crate) fn findings<'r>(report: &'r Report, rule: &str) -> Vec<&'r Finding> {
         .filter(|finding| finding.rule == rule)
         .collect()
 }
+#[test]
+fn zz_dump() {
+    for (n, s) in crate::support::scenarios::ALL {
+        std::fs::write(format!("/tmp/fixa_{n}.xplane.pb"), xspace::to_bytes(&s())).unwrap();
+    }
+}

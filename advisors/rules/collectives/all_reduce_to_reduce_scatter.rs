@@ -3,11 +3,11 @@
 use knowledge::advice::AdviceKind;
 use profiler::evidence::CollectiveKind;
 use profiler::evidence::collectives::{Collective, Consumption};
-use profiler::units::percent;
+use profiler::units::{self, percent};
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::collectives::{MIN_SHARE, by_axis, count, time};
+use crate::rules::collectives::{MIN_SHARE, by_axis, count};
 
 /// See the card.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ fn draft(context: &Context<'_>, group: &super::Group<'_>) -> Draft {
             "{} all-reduce over {} feed only slices: a reduce-scatter would send half of {} a step",
             count(group.executions()),
             group.axis,
-            time(exposed_ms),
+            units::ms(exposed_ms),
         ),
         kind: AdviceKind::ReduceScatter,
         ops: group.ops(context),
@@ -103,7 +103,7 @@ fn draft(context: &Context<'_>, group: &super::Group<'_>) -> Draft {
             basis: Basis::Modelled,
             formula: format!(
                 "an all-reduce sends 2(n-1)/n of the payload, a reduce-scatter (n-1)/n: half of {} of transfer",
-                time(transfer_ms)
+                units::ms(transfer_ms)
             ),
             buckets: group.buckets(context),
         }),

@@ -3,11 +3,11 @@
 use knowledge::advice::AdviceKind;
 use profiler::evidence::CollectiveKind;
 use profiler::evidence::collectives::{Collective, Collectives, Form};
-use profiler::units::percent;
+use profiler::units::{self, percent};
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::collectives::{Group, MIN_SHARE, by_axis, count, small_repeated, time};
+use crate::rules::collectives::{Group, MIN_SHARE, by_axis, count, small_repeated};
 
 /// See the card.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ fn draft(context: &Context<'_>, group: &Group<'_>) -> Draft {
             "{} over {} is exposed: {} of each {} step ({})",
             group.kind.name(),
             group.axis,
-            time(exposed_ms),
+            units::ms(exposed_ms),
             evidence.step_time(),
             percent(context.share(exposed_ms)),
         ),
@@ -107,8 +107,8 @@ fn claim(context: &Context<'_>, group: &Group<'_>, hideable_ms: Option<f64>) -> 
             basis: Basis::Modelled,
             formula: format!(
                 "{} of {} of transfer have independent work to hide behind; published changes hid 15 % to 69 % of what was exposed, the middle is {} %",
-                time(hideable),
-                time(transfer_ms),
+                units::ms(hideable),
+                units::ms(transfer_ms),
                 100.0 * HIDDEN_MIDDLE
             ),
             buckets,
@@ -121,7 +121,7 @@ fn claim(context: &Context<'_>, group: &Group<'_>, hideable_ms: Option<f64>) -> 
             basis: Basis::LookedUp,
             formula: format!(
                 "{} of transfer times {} %, the least that a published change hid (15 % to 69 %): {}",
-                time(transfer_ms),
+                units::ms(transfer_ms),
                 100.0 * HIDDEN_LOW,
                 if hideable_ms.is_some() {
                     "no independent work runs beside it, so the program must change first"
@@ -152,7 +152,7 @@ fn form_exhibit(group: &Group<'_>) -> Exhibit {
     let text = if in_flight > 0.0 {
         format!(
             "{text}; those are in flight for {} a step",
-            time(in_flight / 1e9)
+            units::ms(in_flight / 1e9)
         )
     } else {
         text
@@ -195,7 +195,7 @@ fn advice(context: &Context<'_>, group: &Group<'_>, hideable_ms: Option<f64>) ->
         CollectiveKind::AllReduce => {
             advice.push(format!(
                 "activations of tensor parallelism: do the arithmetic for a smaller tensor axis; the bytes of each of these ({} each) do not shrink with more shards while the matmuls beside them do",
-                time(each)
+                units::ms(each)
             ));
             advice.push(
                 "if the shards must stay: split the batch in two independent halves, so that one half's matmuls run while the other's reduction does"

@@ -3,12 +3,12 @@
 
 use knowledge::advice::AdviceKind;
 use profiler::evidence::CollectiveKind;
-use profiler::units::percent;
+use profiler::units::{self, percent};
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::collectives::all_reduce_to_reduce_scatter::reads_a_shard;
-use crate::rules::collectives::{Group, MIN_SHARE, by_axis, count, time};
+use crate::rules::collectives::{Group, MIN_SHARE, by_axis, count};
 
 /// See the card.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ fn draft(context: &Context<'_>, group: &Group<'_>) -> Draft {
             "{} all-gather over {} are sliced again: {} a step to keep {}",
             count(group.executions()),
             group.axis,
-            time(exposed_ms),
+            units::ms(exposed_ms),
             percent(share),
         ),
         kind: AdviceKind::Resharding,
@@ -86,7 +86,7 @@ fn draft(context: &Context<'_>, group: &Group<'_>) -> Draft {
             basis: Basis::Modelled,
             formula: format!(
                 "an all-to-all of the parts sends 1/n of what the all-gather does: {} of transfer times (1 - 1/{size:.0}); with one sharding on both sides nothing is sent",
-                time(transfer_ms)
+                units::ms(transfer_ms)
             ),
             buckets: group.buckets(context),
         }),

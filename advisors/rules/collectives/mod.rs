@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use profiler::evidence::CollectiveKind;
 use profiler::evidence::collectives::{Collective, Fabric, Form};
 use profiler::session::OpId;
-use profiler::units::{Bytes, Picos};
+use profiler::units::{self, Bytes};
 
 use crate::finding::{Bucket, Exhibit};
 use crate::rule::Context;
@@ -82,7 +82,7 @@ impl Group<'_> {
                 "share of the step",
                 100.0 * context.share(exposed),
                 "%",
-                format!("of the median step, {}", context.evidence.step_time()),
+                context.step_base(),
             ),
             Exhibit::number(
                 "of that, waiting for cores that come later",
@@ -188,7 +188,7 @@ impl Group<'_> {
                 what,
                 format!(
                     "{} a step in {} executions{payload}",
-                    time(sum.exposed_ps / 1e9),
+                    units::ms(sum.exposed_ps / 1e9),
                     count(sum.count),
                 ),
                 "source line of the collective, or of the nearest operation that has one",
@@ -196,11 +196,6 @@ impl Group<'_> {
         };
         rows.into_iter().take(LISTED).map(exhibit).collect()
     }
-}
-
-/// A time that is short enough to need its own unit.
-fn time(ms: f64) -> Picos {
-    Picos((ms * 1e9).max(0.0) as u64)
 }
 
 /// A count that may be a mean.

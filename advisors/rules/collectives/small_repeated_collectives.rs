@@ -1,11 +1,11 @@
 //! Many collectives so small that only their latency counts.
 
 use knowledge::advice::AdviceKind;
-use profiler::units::Bytes;
+use profiler::units::{self, Bytes};
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::collectives::{Group, count, small_repeated, time};
+use crate::rules::collectives::{Group, count, small_repeated};
 
 /// See the card.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ fn draft(context: &Context<'_>, group: &Group<'_>) -> Draft {
             count(executions),
             group.kind.name(),
             group.axis,
-            time(latency_ms),
+            units::ms(latency_ms),
             context.evidence.step_time(),
         ),
         kind: AdviceKind::Resharding,
@@ -96,7 +96,7 @@ fn draft(context: &Context<'_>, group: &Group<'_>) -> Draft {
             formula: format!(
                 "{} executions of {each_us:.1} us, of which {} a step is latency; half of them joined with another saves half",
                 count(executions),
-                time(latency_ms),
+                units::ms(latency_ms),
             ),
             buckets: group.buckets(context),
         }),

@@ -4,11 +4,11 @@ use knowledge::advice::AdviceKind;
 use profiler::evidence::collectives::{CoreLoad, core_name, self_per_step};
 use profiler::evidence::{CoreTime, OpClass};
 use profiler::session::OpId;
-use profiler::units::{Picos, percent};
+use profiler::units::{self, Picos, percent};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::collectives::{MIN_SHARE, time};
+use crate::rules::collectives::MIN_SHARE;
 
 /// See the card.
 #[derive(Debug)]
@@ -129,8 +129,8 @@ fn slow_core(context: &Context<'_>) -> Option<Draft> {
             context.evidence.session.op(*id).name.clone(),
             format!(
                 "{} a step, {} on the others",
-                time(own / 1e9),
-                time(others / 1e9)
+                units::ms(own / 1e9),
+                units::ms(others / 1e9)
             ),
             "self time, mean over the others",
         )
@@ -139,7 +139,7 @@ fn slow_core(context: &Context<'_>) -> Option<Draft> {
         title: format!(
             "{who} works {} longer than the other cores, which wait {} of each {} step for it",
             percent(slower),
-            time(waited / 1e9),
+            units::ms(waited / 1e9),
             context.evidence.step_time(),
         ),
         kind: AdviceKind::Straggler,
@@ -153,8 +153,8 @@ fn slow_core(context: &Context<'_>) -> Option<Draft> {
             basis: Basis::Measured,
             formula: format!(
                 "min({} more work than the median of the others, {} that they wait)",
-                time(excess / 1e9),
-                time(waited / 1e9)
+                units::ms(excess / 1e9),
+                units::ms(waited / 1e9)
             ),
             buckets: ops.into_iter().map(Bucket::Op).collect(),
         }),
@@ -271,7 +271,7 @@ fn late_start(context: &Context<'_>) -> Option<Draft> {
     Some(Draft {
         title: format!(
             "{who} starts late: the other cores wait up to {} of each {} step in a barrier",
-            time(longest_ms),
+            units::ms(longest_ms),
             evidence.step_time(),
         ),
         kind: AdviceKind::Straggler,
@@ -285,8 +285,8 @@ fn late_start(context: &Context<'_>) -> Option<Draft> {
             basis: Basis::Measured,
             formula: format!(
                 "time in barrier-cores beyond the {} that the last core waits, mean over cores: {} a step",
-                time(least / 1e9),
-                time(mean_ms)
+                units::ms(least / 1e9),
+                units::ms(mean_ms)
             ),
             buckets: vec![Bucket::IdleInside],
         }),

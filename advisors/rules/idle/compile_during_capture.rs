@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use knowledge::advice::AdviceKind;
 use profiler::evidence::GapCause;
 use profiler::evidence::host::Compile;
-use profiler::units::Picos;
+use profiler::units::{self, Picos};
 
 use crate::finding::{Basis, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::idle::{Gaps, time};
+use crate::rules::idle::Gaps;
 
 /// See the card.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ fn among_steps(compiles: &[&Compile], gaps: Option<&Gaps<'_>>) -> Draft {
         claim: gaps.map(|gaps| {
             let formula = format!(
                 "{} without a program while the host traced or compiled",
-                time(gaps.ms)
+                units::ms(gaps.ms)
             );
             gaps.claim(0.0, gaps.ms, Basis::Measured, formula)
         }),

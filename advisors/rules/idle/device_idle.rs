@@ -3,10 +3,11 @@
 use knowledge::advice::AdviceKind;
 use profiler::evidence::HostKind;
 use profiler::evidence::idle::LAUNCH_FLOOR;
+use profiler::units;
 
 use crate::finding::{Basis, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::idle::{Gaps, time};
+use crate::rules::idle::Gaps;
 
 /// See the card.
 #[derive(Debug)]
@@ -50,9 +51,9 @@ fn draft(context: &Context<'_>, gaps: &Gaps<'_>) -> Draft {
     let expected_ms = gaps.ms - floor_ms;
     let formula = format!(
         "{} idle, less {:.1} launches of {LAUNCH_FLOOR} that queued programs need as well: {}; low: half of it",
-        time(gaps.ms),
+        units::ms(gaps.ms),
         gaps.count,
-        time(expected_ms),
+        units::ms(expected_ms),
     );
     let mut caveats: Vec<String> = gaps.unseen().into_iter().collect();
     caveats.push(

@@ -3,10 +3,11 @@
 use knowledge::advice::AdviceKind;
 use profiler::evidence::GapCause;
 use profiler::evidence::idle::LAUNCH_FLOOR;
+use profiler::units;
 
 use crate::finding::{Basis, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::idle::{Gaps, time};
+use crate::rules::idle::Gaps;
 
 /// See the card.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ fn draft(context: &Context<'_>, gaps: &Gaps<'_>) -> Draft {
     let floor_ms = gaps.floor_ms(gaps.count);
     let formula = format!(
         "{} of gaps that begin while the host waits for a result, less {:.1} launches of {LAUNCH_FLOOR}; low: half of it",
-        time(gaps.ms),
+        units::ms(gaps.ms),
         gaps.count
     );
     Draft {

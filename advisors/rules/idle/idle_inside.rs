@@ -2,11 +2,11 @@
 
 use knowledge::advice::AdviceKind;
 use profiler::evidence::InsideIdle;
-use profiler::units::{Picos, percent};
+use profiler::units::{self, Picos, percent};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::idle::{MIN_SHARE, time};
+use crate::rules::idle::MIN_SHARE;
 
 /// See the card.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ fn draft(context: &Context<'_>, inside: &InsideIdle, barrier: Picos, share: f64)
     Draft {
         title: format!(
             "the cores wait inside programs without an operation: {} of each {} step",
-            time(waits_ms),
+            units::ms(waits_ms),
             context.evidence.step_time()
         ),
         kind: AdviceKind::HostDispatch,
@@ -112,8 +112,8 @@ fn draft(context: &Context<'_>, inside: &InsideIdle, barrier: Picos, share: f64)
             basis: Basis::Measured,
             formula: format!(
                 "{} without an operation in a running program, less {} in {BARRIER}",
-                time(all_ms),
-                time(all_ms * left)
+                units::ms(all_ms),
+                units::ms(all_ms * left)
             ),
             buckets: vec![Bucket::IdleInside],
         }),

@@ -2,10 +2,11 @@
 
 use knowledge::advice::AdviceKind;
 use profiler::evidence::{GapCause, HostKind};
+use profiler::units;
 
 use crate::finding::{Basis, Draft};
 use crate::rule::{Context, Rule};
-use crate::rules::idle::{Gaps, time};
+use crate::rules::idle::Gaps;
 
 /// See the card.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ fn draft(gaps: &Gaps<'_>) -> Draft {
     let floor_ms = gaps.floor_ms(gaps.count);
     let formula = format!(
         "{} of gaps covered at least half by input or copies, less {:.1} launches; low: half of it",
-        time(gaps.ms),
+        units::ms(gaps.ms),
         gaps.count
     );
     Draft {

@@ -3,11 +3,11 @@
 use knowledge::advice::AdviceKind;
 use profiler::evidence::GapCause;
 use profiler::evidence::idle::LAUNCH_FLOOR;
-use profiler::units::Picos;
+use profiler::units::{self, Picos};
 
 use crate::finding::{Basis, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::idle::{Gaps, time};
+use crate::rules::idle::Gaps;
 
 /// See the card.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ fn draft(context: &Context<'_>, gaps: &Gaps<'_>) -> Draft {
     let floor_ms = gaps.floor_ms(1.0);
     let formula = format!(
         "{} idle before these programs, less one launch of {LAUNCH_FLOOR}; low: half of it",
-        time(gaps.ms)
+        units::ms(gaps.ms)
     );
     let in_tiny = |op: &&profiler::evidence::OpProfile| {
         tiny.modules

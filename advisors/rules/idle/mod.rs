@@ -13,7 +13,7 @@ pub mod many_small_programs;
 use profiler::evidence::host::BetweenIdle;
 use profiler::evidence::idle::LAUNCH_FLOOR;
 use profiler::evidence::{GapCause, Spread};
-use profiler::units::{Picos, percent};
+use profiler::units::{self, Picos, percent};
 
 use crate::finding::{Basis, Bucket, Claim, Exhibit};
 use crate::rule::Context;
@@ -28,11 +28,6 @@ const OWN_RULE: [&[GapCause]; 4] = [
     &[GapCause::HostRead],
     &[GapCause::TinyProgram],
 ];
-
-/// Milliseconds in the unit that shows them.
-fn time(ms: f64) -> Picos {
-    Picos((ms * 1e9) as u64)
-}
 
 /// Gaps between programs that share a cause, per step.
 struct Gaps<'e> {
@@ -112,7 +107,7 @@ impl<'e> Gaps<'e> {
     fn title_part(&self) -> String {
         format!(
             "{} of each {} from step to step",
-            time(self.ms),
+            units::ms(self.ms),
             Picos(self.between.window_ps.0 / self.between.steps.max(1) as u64)
         )
     }

@@ -6,14 +6,13 @@ use profiler::chip::Generation;
 use profiler::evidence::OpProfile;
 use profiler::evidence::ops::FlopsBasis;
 use profiler::program::kernel::KernelKind;
-use profiler::units::{Picos, percent, with_digits};
+use profiler::units::{self, Picos, percent, with_digits};
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::kernels::blocks::{blocks, listed};
 use crate::rules::kernels::custom::Calls;
 use crate::rules::kernels::paged;
-use crate::rules::matmul::product::shown;
 
 /// See the card.
 #[derive(Debug)]
@@ -157,7 +156,7 @@ fn roof_draft(
             "kernel {} runs at {} of the roof{with_blocks}: {} of each {} step",
             calls.name,
             percent(share),
-            shown(calls.time_ms()),
+            units::ms(calls.time_ms()),
             evidence.step_time()
         ),
         kind: AdviceKind::KernelTuning,

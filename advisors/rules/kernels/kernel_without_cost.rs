@@ -2,12 +2,11 @@
 
 use knowledge::advice::AdviceKind;
 use profiler::evidence::ops::FlopsBasis;
-use profiler::units::{Bytes, Picos, percent, with_digits};
+use profiler::units::{self, Bytes, Picos, percent, with_digits};
 
 use crate::finding::{Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::kernels::custom::Calls;
-use crate::rules::matmul::product::shown;
 
 /// See the card.
 #[derive(Debug)]
@@ -62,7 +61,7 @@ fn draft(context: &Context<'_>, silent: &[Calls<'_>], time: f64) -> Draft {
             "{} of the step has no FLOPs or bytes: MFU, HBM rate and roofline leave it out, and the compiler schedules around it blindly",
             percent(context.share(time))
         ),
-        "self time of the kernels below over the median step",
+        "self time of the kernels below over what a step takes",
     )];
     for calls in silent.iter().take(6) {
         let Some(op) = calls.first() else { continue };
@@ -87,7 +86,7 @@ fn draft(context: &Context<'_>, silent: &[Calls<'_>], time: f64) -> Draft {
     Draft {
         title: format!(
             "{kernels} no cost: {} of each {} step",
-            shown(time),
+            units::ms(time),
             context.evidence.step_time()
         ),
         kind: AdviceKind::CaptureQuality,

@@ -7,11 +7,10 @@ use knowledge::efficiency::{Work, reachable};
 use profiler::evidence::{OpClass, OpProfile};
 use profiler::program::shape::{Array, MemorySpace};
 use profiler::session::ModuleId;
-use profiler::units::{Bytes, percent, with_digits};
+use profiler::units::{self, Bytes, percent, with_digits};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::matmul::product::shown;
 
 /// See the card.
 #[derive(Debug)]
@@ -236,7 +235,7 @@ impl Scores<'_> {
                     "[{shape}], up to {} each, {} through HBM a step: {} at its peak",
                     Bytes(one),
                     Bytes(bytes as u64),
-                    shown(traffic)
+                    units::ms(traffic)
                 ),
                 "arrays of that shape among the operands and results in HBM, tile padding included",
             ),
@@ -244,7 +243,7 @@ impl Scores<'_> {
                 "an attention kernel instead",
                 format!(
                     "{} for the same {} at {} of the MXU's peak, half where a causal mask lets it skip blocks",
-                    shown(kernel(typical)),
+                    units::ms(kernel(typical)),
                     with_digits(flops / 1e9, "GFLOP"),
                     percent(typical)
                 ),
@@ -258,7 +257,7 @@ impl Scores<'_> {
                     "reads {} and writes {} of scores, {} a step",
                     Bytes(touch.read),
                     Bytes(touch.written),
-                    shown(touch.op.step_self_ms())
+                    units::ms(touch.op.step_self_ms())
                 ),
                 context
                     .op(touch.op)
@@ -280,7 +279,7 @@ impl Scores<'_> {
         let draft = Draft {
             title: format!(
                 "attention keeps its scores [{shape}] in HBM: {} of each {} step",
-                shown(time),
+                units::ms(time),
                 evidence.step_time()
             ),
             kind: AdviceKind::AttentionKernel,
@@ -294,9 +293,9 @@ impl Scores<'_> {
                 basis: Basis::Modelled,
                 formula: format!(
                     "the lesser of the scores' HBM traffic ({}) and {} measured - {} for a kernel at {:.0} % of the peak; high at {:.0} %",
-                    shown(traffic),
-                    shown(time),
-                    shown(kernel(typical)),
+                    units::ms(traffic),
+                    units::ms(time),
+                    units::ms(kernel(typical)),
                     100.0 * typical,
                     100.0 * attention.high
                 ),

@@ -4,14 +4,13 @@ use knowledge::advice::AdviceKind;
 use profiler::chip::Generation;
 use profiler::evidence::OpProfile;
 use profiler::program::shape::Array;
-use profiler::units::{Bytes, Picos, percent};
+use profiler::units::{self, Bytes, Picos, percent};
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::Context;
 use crate::rules::kernels::blocks::{blocks, listed, size};
 use crate::rules::kernels::custom::Calls;
 use crate::rules::kernels::kernel_far_from_roof::{calls_exhibit, narrow_head, tuning_advice};
-use crate::rules::matmul::product::shown;
 
 /// What tuned block sizes took off where they were published, as shares of the time: the lower of
 /// two throughputs with a new table (+15 % of a whole server, so more of the kernel), and the
@@ -170,7 +169,7 @@ pub(super) fn draft(
     Some(Draft {
         title: format!(
             "paged attention takes {} of each {} step ({}){with_blocks}",
-            shown(time),
+            units::ms(time),
             evidence.step_time(),
             percent(context.share(time)),
         ),
@@ -185,10 +184,10 @@ pub(super) fn draft(
             basis: Basis::LookedUp,
             formula: format!(
                 "{} x (1 - 1/1.15) = {}, high x (1 - 1/1.49) = {}: what other block sizes won in published cases; they are of whole servers, of which this kernel is a part; never more than down to moving its operands, {}",
-                shown(time),
-                shown(time * TUNED_EXPECTED),
-                shown(time * TUNED_HIGH),
-                shown(floor_ms)
+                units::ms(time),
+                units::ms(time * TUNED_EXPECTED),
+                units::ms(time * TUNED_HIGH),
+                units::ms(floor_ms)
             ),
             buckets: calls.buckets(),
         })

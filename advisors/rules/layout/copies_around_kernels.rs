@@ -2,12 +2,12 @@
 
 use knowledge::advice::AdviceKind;
 use profiler::evidence::OpProfile;
-use profiler::units::percent;
+use profiler::units::{self, percent};
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::{buckets, patterns, share_of_step};
-use crate::rules::layout::group::{Group, base_name, groups, time, worthwhile};
+use crate::rules::layout::group::{Group, base_name, groups, worthwhile};
 use crate::rules::layout::kernels::is_attention;
 use crate::rules::layout::movers::{Mover, Role, movers};
 
@@ -60,13 +60,13 @@ fn draft(context: &Context<'_>, group: &Group<Key, Mover<'_>>) -> Option<Draft> 
     )];
     evidence.push(Exhibit::text(
         "the kernel itself",
-        time(kernels).to_string(),
+        units::ms(kernels),
         format!("all calls of {name} in that program, a step"),
     ));
     evidence.extend(patterns(context, &group.members));
     let title = format!(
         "layout changes around the kernel {name}: {} of each {} step ({})",
-        time(group.sum),
+        units::ms(group.sum),
         context.evidence.step_time(),
         percent(context.share(group.sum)),
     );

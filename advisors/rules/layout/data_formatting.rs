@@ -2,12 +2,12 @@
 
 use knowledge::advice::AdviceKind;
 use profiler::program::shape::{Array, MemorySpace};
-use profiler::units::percent;
+use profiler::units::{self, percent};
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::{buckets, patterns, share_of_step};
-use crate::rules::layout::group::{Group, groups, origin, time, worthwhile};
+use crate::rules::layout::group::{Group, groups, origin, worthwhile};
 use crate::rules::layout::movers::{Mover, Role, movers};
 use crate::rules::memory::hbm::HbmRate;
 
@@ -156,7 +156,7 @@ fn draft(context: &Context<'_>, group: &Group<String, Mover<'_>>, rate: Option<&
         title: format!(
             "data is only moved at {}: {} of each {} step ({})",
             group.key,
-            time(group.sum),
+            units::ms(group.sum),
             context.evidence.step_time(),
             percent(context.share(group.sum)),
         ),
@@ -196,7 +196,7 @@ fn inherent(context: &Context<'_>, plain: &[Mover<'_>], rate: Option<&HbmRate>) 
     Some(Draft {
         title: format!(
             "data formatting takes {} of each {} step ({}), with no cause that stands out",
-            time(ms),
+            units::ms(ms),
             context.evidence.step_time(),
             percent(context.share(ms)),
         ),

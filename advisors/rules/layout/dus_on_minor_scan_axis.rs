@@ -3,12 +3,12 @@
 use knowledge::advice::AdviceKind;
 use profiler::evidence::{OpClass, OpProfile};
 use profiler::program::shape::Array;
-use profiler::units::{Bytes, percent, with_digits};
+use profiler::units::{self, Bytes, percent, with_digits};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::share_of_step;
-use crate::rules::layout::group::{Group, groups, origin, time, times, worthwhile};
+use crate::rules::layout::group::{Group, groups, origin, times, worthwhile};
 use crate::rules::layout::movers::{hlo, operand_arrays};
 use crate::rules::memory::hbm::HbmRate;
 
@@ -158,7 +158,7 @@ fn draft(
         title: format!(
             "slices are written across the layout of {into} at {}: {} of each {} step ({})",
             group.key,
-            time(group.sum),
+            units::ms(group.sum),
             context.evidence.step_time(),
             percent(context.share(group.sum)),
         ),

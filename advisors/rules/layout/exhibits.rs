@@ -1,10 +1,10 @@
 //! Evidence that several rules show in the same way.
 
-use profiler::units::{Bytes, percent};
+use profiler::units::{self, Bytes, percent};
 
 use crate::finding::{Bucket, Exhibit};
 use crate::rule::Context;
-use crate::rules::layout::group::{Group, groups, origin, time, times};
+use crate::rules::layout::group::{Group, groups, origin, times};
 use crate::rules::layout::movers::Mover;
 
 /// Patterns that a finding shows at most.
@@ -14,9 +14,13 @@ const MAX_PATTERNS: usize = 5;
 pub(crate) fn share_of_step(context: &Context<'_>, what: &str, ms: f64) -> Exhibit {
     Exhibit::text(
         what,
-        format!("{} of each step, {}", time(ms), percent(context.share(ms))),
         format!(
-            "sum of the self times of the operations below, mean over cores; the median step takes {}",
+            "{} of each step, {}",
+            units::ms(ms),
+            percent(context.share(ms))
+        ),
+        format!(
+            "sum of the self times of the operations below, mean over cores; a step takes {} with what idles after it",
             context.evidence.step_time()
         ),
     )
@@ -38,7 +42,7 @@ pub(crate) fn patterns(context: &Context<'_>, movers: &[Mover<'_>]) -> Vec<Exhib
             .sum();
         exhibits.push(Exhibit::text(
             "other patterns",
-            format!("{hidden} more, {} together", time(ms)),
+            format!("{hidden} more, {} together", units::ms(ms)),
             "grouped by what is moved and where in the source",
         ));
     }
@@ -58,7 +62,7 @@ fn pattern(group: &Group<(String, String), &Mover<'_>>) -> Exhibit {
         format!(
             "{} in {}, {} read and written {}",
             times(count),
-            time(group.sum),
+            units::ms(group.sum),
             Bytes(bytes as u64),
             if count.round() > 1.0 { "in all" } else { "" },
         )

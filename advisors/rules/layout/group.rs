@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use profiler::evidence::OpProfile;
-use profiler::units::Picos;
 
 use crate::rule::Context;
 
@@ -93,11 +92,6 @@ pub(crate) fn base_name(name: &str) -> &str {
         base = rest;
     }
     base
-}
-
-/// Milliseconds in the unit that suits them.
-pub(crate) fn time(ms: f64) -> Picos {
-    Picos((ms * 1e9).max(0.0) as u64)
 }
 
 /// `once` or `64 times`, for executions a step.

@@ -10,7 +10,7 @@
 //!
 //! Each mover has one role, so no two of these rules speak of the same operation.
 
-use profiler::evidence::{Evidence, OpClass, OpProfile};
+use profiler::evidence::{CopyRoute, Evidence, OpClass, OpProfile};
 use profiler::program::instruction::{CallRole, Instruction};
 use profiler::program::opcode::Opcode;
 use profiler::program::shape::{Array, MemorySpace};
@@ -214,7 +214,8 @@ fn role(evidence: &Evidence<'_>, kernels: &Kernels<'_>, mover: &Mover<'_>) -> Ro
         .as_ref()
         .is_some_and(|instruction| instruction.opcode == "copy");
     let in_hbm = |array: &Array| array.memory_space() == MemorySpace::Hbm;
-    if is_copy && same_layout(from, to) && in_hbm(from) && in_hbm(to) {
+    let from_hbm = in_hbm(from) || passes_vmem(evidence, mover.op);
+    if is_copy && same_layout(from, to) && from_hbm && in_hbm(to) {
         return match loop_stack(evidence, mover.op, to) {
             Some(slice_bytes) => Role::LoopStack { slice_bytes },
             None => Role::WholeCopy { argument },
@@ -224,6 +225,16 @@ fn role(evidence: &Evidence<'_>, kernels: &Kernels<'_>, mover: &Mover<'_>) -> Ro
         Role::Plain if argument && !same_layout(from, to) => Role::ArgumentRelayout,
         role => role,
     }
+}
+
+/// Whether all that an operation reads was brought from HBM into VMEM for it alone: a copy within
+/// HBM by way of VMEM.
+fn passes_vmem(evidence: &Evidence<'_>, op: &OpProfile) -> bool {
+    let mut producers = evidence.producers_of(op);
+    let (Some(made), None) = (producers.next(), producers.next()) else {
+        return false;
+    };
+    made.class == OpClass::AsyncCopy(CopyRoute::HbmToVmem) && evidence.users_of(made).count() == 1
 }
 
 fn kernel_role(evidence: &Evidence<'_>, kernels: &Kernels<'_>, mover: &Mover<'_>) -> Role {

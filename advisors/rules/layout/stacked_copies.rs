@@ -1,12 +1,12 @@
 //! Loops that copy a whole stack to write one slice of it.
 
 use knowledge::advice::AdviceKind;
-use profiler::units::{Bytes, percent};
+use profiler::units::{self, Bytes, percent};
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::{buckets, patterns, share_of_step};
-use crate::rules::layout::group::{Group, groups, time, times, worthwhile};
+use crate::rules::layout::group::{Group, groups, times, worthwhile};
 use crate::rules::layout::movers::{Mover, Role, movers};
 
 /// See the card.
@@ -65,7 +65,7 @@ fn draft(context: &Context<'_>, group: &Group<String, Mover<'_>>) -> Option<Draf
         title: format!(
             "a loop copies the whole stack {dims} for each slice that it writes: {}, {} of each {} step ({})",
             times(count),
-            time(group.sum),
+            units::ms(group.sum),
             context.evidence.step_time(),
             percent(context.share(group.sum)),
         ),

@@ -1,12 +1,12 @@
 //! Buffers that are copied as they are, and arguments that get another layout in every step.
 
 use knowledge::advice::AdviceKind;
-use profiler::units::{Bytes, percent};
+use profiler::units::{self, Bytes, percent};
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::{buckets, patterns, share_of_step};
-use crate::rules::layout::group::{Group, groups, time, times, worthwhile};
+use crate::rules::layout::group::{Group, groups, times, worthwhile};
 use crate::rules::layout::kernels::is_kernel;
 use crate::rules::layout::movers::{Mover, Role, movers};
 
@@ -91,7 +91,7 @@ fn draft(context: &Context<'_>, group: &Group<(Fault, String), Mover<'_>>) -> Op
         title: format!(
             "{what}: {dims} ({}){often}, {} of each {} step ({})",
             Bytes(array.padded_bytes().0),
-            time(group.sum),
+            units::ms(group.sum),
             context.evidence.step_time(),
             percent(context.share(group.sum)),
         ),

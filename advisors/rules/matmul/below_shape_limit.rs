@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use knowledge::advice::AdviceKind;
 use profiler::evidence::{OpClass, OpProfile};
 use profiler::program::matmul::Matmul;
-use profiler::units::{Bytes, percent};
+use profiler::units::{self, Bytes, percent};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::matmul::precision::passes;
-use crate::rules::matmul::product::{Ceilings, Level, Product, dimensions, matrices, shown};
+use crate::rules::matmul::product::{Ceilings, Level, Product, dimensions, matrices};
 use crate::rules::matmul::projection::projection;
 
 /// See the card.
@@ -121,14 +121,14 @@ impl Group<'_> {
             "least time of this shape",
             format!(
                 "{} at the peaks: MXU {}{}, HBM {}",
-                shown(self.sum_ms(|product| product.floor_ps())),
-                shown(padded),
+                units::ms(self.sum_ms(|product| product.floor_ps())),
+                units::ms(padded),
                 if padded > 1.01 * self.sum_ms(|product| product.compute_ps) {
                     " with padding"
                 } else {
                     ""
                 },
-                shown(hbm),
+                units::ms(hbm),
             ),
             "FLOPs of the padded shape over the peak; bytes of operands and result in HBM over the bandwidth",
         ));
@@ -142,8 +142,8 @@ impl Group<'_> {
             basis: Basis::Modelled,
             formula: format!(
                 "{} measured - {} at {:.0} % of the MXU's peak (or {:.0} % of HBM's where that is longer), which good matmuls reach; low at {:.0} %, high at {:.0} %",
-                shown(time),
-                shown(reach(Level::Typical)),
+                units::ms(time),
+                units::ms(reach(Level::Typical)),
                 100.0 * ceilings.matmul.typical,
                 100.0 * ceilings.hbm.typical,
                 100.0 * ceilings.matmul.low,
@@ -155,7 +155,7 @@ impl Group<'_> {
             title: format!(
                 "{} runs at {limit}: {} of each {} step",
                 self.label(),
-                shown(time),
+                units::ms(time),
                 context.evidence.step_time(),
             ),
             kind: AdviceKind::MatmulShape,
@@ -193,7 +193,7 @@ impl Group<'_> {
                 format!(
                     "{count:.0} of {} each step, {} each",
                     self.dims.lhs.name(),
-                    shown(mean_us / 1e3)
+                    units::ms(mean_us / 1e3)
                 ),
                 "rows x contracted x columns as in the title",
             ),
@@ -239,7 +239,7 @@ impl Group<'_> {
             let count: f64 = self.products.iter().map(|p| p.op.step_occurrences).sum();
             advice.push(format!(
                 "compute the activation apart from this product (or at the end of the one before, gate and up interleaved) and measure both: the extra write and read cost about {} a step, so it pays only where the product gains more",
-                shown(price * count)
+                units::ms(price * count)
             ));
         }
         if hbm_share * FEW_ROWS > 1.0 {

@@ -2,12 +2,12 @@
 
 use knowledge::advice::AdviceKind;
 use profiler::evidence::{OpClass, OpProfile};
-use profiler::units::percent;
+use profiler::units::{self, percent};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::matmul::precision::{Passes, passes};
-use crate::rules::matmul::product::{Ceilings, Product, dimensions, shown};
+use crate::rules::matmul::product::{Ceilings, Product, dimensions};
 
 /// See the card.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl<'a> Single<'a> {
             context.op(product.op).name.clone(),
             format!(
                 "f32 {shape}{} a step at {} of the bf16 peak: {passes}",
-                shown(self.time_ms),
+                units::ms(self.time_ms),
                 percent(share)
             ),
             "FLOPs of the shape over the duration; n passes cannot exceed 1/n of the peak",
@@ -179,7 +179,7 @@ fn passes_draft(context: &Context<'_>, singles: &[Single<'_>]) -> Draft {
         title: format!(
             "float32 matmuls {} several bf16 passes: {} of each {} step",
             if certain { "take" } else { "seem to take" },
-            shown(time),
+            units::ms(time),
             context.evidence.step_time(),
         ),
         kind: AdviceKind::Dtype,
@@ -193,8 +193,8 @@ fn passes_draft(context: &Context<'_>, singles: &[Single<'_>]) -> Draft {
             basis: Basis::Modelled,
             formula: format!(
                 "{} measured - {} with 3 passes for 6 and 1 for 3; high: one pass at the typical share of peak; never more than down to one pass at the peak",
-                shown(time),
-                shown(time - expected)
+                units::ms(time),
+                units::ms(time - expected)
             ),
             buckets: buckets(singles),
         }),
@@ -212,7 +212,7 @@ fn bytes_draft(context: &Context<'_>, singles: &[Single<'_>]) -> Draft {
     Draft {
         title: format!(
             "float32 matmuls wait for HBM: {} of each {} step, half of the bytes would do",
-            shown(time),
+            units::ms(time),
             context.evidence.step_time(),
         ),
         kind: AdviceKind::Dtype,
@@ -226,8 +226,8 @@ fn bytes_draft(context: &Context<'_>, singles: &[Single<'_>]) -> Draft {
             basis: Basis::Modelled,
             formula: format!(
                 "{} measured - {} with half of the bytes at the same efficiency; the MXU rounds f32 to bf16 at the default precision anyway",
-                shown(time),
-                shown(time - expected)
+                units::ms(time),
+                units::ms(time - expected)
             ),
             buckets: buckets(singles),
         }),

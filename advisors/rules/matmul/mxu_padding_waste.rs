@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use knowledge::advice::AdviceKind;
 use profiler::program::matmul::Matmul;
-use profiler::units::percent;
+use profiler::units::{self, percent};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::matmul::product::{Product, dimensions, shown};
+use crate::rules::matmul::product::{Product, dimensions};
 use crate::rules::matmul::projection::projection;
 
 /// See the card.
@@ -127,7 +127,7 @@ impl Waste<'_> {
                 dimensions(&self.dims),
                 self.padded(side).join(", "),
                 percent(self.padding),
-                shown(self.floor_ms),
+                units::ms(self.floor_ms),
             ),
             format!(
                 "columns and contracted size in arrays of {side}, rows in 8; time of the zeros at the MXU's peak"
@@ -151,7 +151,7 @@ fn draft(context: &Context<'_>, wastes: &[Waste<'_>], side: u32) -> Draft {
         title: format!(
             "matmuls multiply zeros: {} ({} of each {} step)",
             named.join(", "),
-            shown(floor),
+            units::ms(floor),
             context.evidence.step_time(),
         ),
         kind: AdviceKind::Padding,
@@ -169,8 +169,8 @@ fn draft(context: &Context<'_>, wastes: &[Waste<'_>], side: u32) -> Draft {
             basis: Basis::Modelled,
             formula: format!(
                 "padded minus real FLOPs over the peak, where the MXU and not HBM is the limit: {}; at the measured efficiency {}",
-                shown(floor),
-                shown(measured)
+                units::ms(floor),
+                units::ms(measured)
             ),
             buckets: products().map(|product| Bucket::Op(product.op.id)).collect(),
         }),

@@ -4,7 +4,6 @@ use knowledge::efficiency::{Reachable, Work, reachable};
 use profiler::evidence::{OpClass, OpProfile};
 use profiler::program::matmul::Matmul;
 use profiler::program::shape::{Array, MemorySpace};
-use profiler::units::Picos;
 
 use crate::rule::Context;
 
@@ -205,11 +204,6 @@ fn is_made(context: &Context<'_>, op: &OpProfile, array: &Array) -> bool {
                     .any(|element| element.dtype == array.dtype && element.dims == array.dims)
             })
     })
-}
-
-/// A time of a step as people read it, from milliseconds.
-pub(crate) fn shown(ms: f64) -> Picos {
-    Picos((ms.max(0.0) * 1e9) as u64)
 }
 
 /// The product with the weight on its right side, as people write it.

@@ -4,10 +4,10 @@ use knowledge::advice::AdviceKind;
 use profiler::evidence::{OpClass, OpProfile};
 use profiler::program::kernel::KernelKind;
 use profiler::program::shape::Array;
+use profiler::units;
 
 use crate::finding::{Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::matmul::product::shown;
 
 /// See the card.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ fn draft(context: &Context<'_>, found: &[Grouped<'_>], time: f64) -> Draft {
     Draft {
         title: format!(
             "expert matmuls have about {fewest:.0} rows each: {} of each {} step",
-            shown(time),
+            units::ms(time),
             context.evidence.step_time(),
         ),
         kind: AdviceKind::MatmulShape,

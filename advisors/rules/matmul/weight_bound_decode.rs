@@ -2,11 +2,11 @@
 
 use knowledge::advice::AdviceKind;
 use profiler::program::shape::{Array, MemorySpace};
-use profiler::units::{Bytes, percent, with_digits};
+use profiler::units::{self, Bytes, percent, with_digits};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::matmul::product::{Product, shown, weight};
+use crate::rules::matmul::product::{Product, weight};
 use crate::rules::matmul::projection::projection;
 
 /// See the card.
@@ -165,7 +165,7 @@ fn draft(context: &Context<'_>, found: &[Reader<'_>]) -> Draft {
     if halved > 0.0 {
         advice.push(format!(
             "or store the weights in {dtype}: half of the bytes, {} less a step, if the conversion stays inside the matmul",
-            shown(halved)
+            units::ms(halved)
         ));
     }
     let mut caveats = vec![
@@ -181,7 +181,7 @@ fn draft(context: &Context<'_>, found: &[Reader<'_>]) -> Draft {
     Draft {
         title: format!(
             "matmuls of about {rows:.0} rows wait for their weights: {} of each {} step",
-            shown(time),
+            units::ms(time),
             evidence.step_time(),
         ),
         kind: AdviceKind::Dtype,
@@ -195,8 +195,8 @@ fn draft(context: &Context<'_>, found: &[Reader<'_>]) -> Draft {
             basis: Basis::Modelled,
             formula: format!(
                 "{} measured, of which reading weights in 8 bits instead takes {} off at the same bandwidth; never more than with 4 bits at the peak bandwidth",
-                shown(time),
-                shown(halved)
+                units::ms(time),
+                units::ms(halved)
             ),
             buckets: found.iter().map(|reader| Bucket::Op(reader.product.op.id)).collect(),
         }),

@@ -1,11 +1,12 @@
 //! Copies over PCIe that the TensorCore waits for.
 
 use knowledge::advice::AdviceKind;
-use profiler::evidence::{CopyRoute, OpClass, OpProfile};
-use profiler::units::{Bytes, gib_per_s, percent, with_digits};
+use profiler::evidence::{CopyRoute, MemoryUse, OpClass, OpProfile};
+use profiler::units::{self, Bytes, gib_per_s, percent, with_digits};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
+use crate::rules::memory::room;
 
 /// See the card.
 #[derive(Debug)]
@@ -76,7 +77,7 @@ fn draft(
             "share of the step",
             100.0 * context.share(exposed_ms),
             "%",
-            format!("of the median step, {}", evidence.step_time()),
+            context.step_base(),
         ),
     ];
     for op in waits {
@@ -114,23 +115,24 @@ fn draft(
     }
     advice.push(format!(
         "if the offload must stay, let the copy out of one step run while the copy in of the next does: up to {} ({} of the step)",
-        with_digits(overlap_ms, "ms"),
+        units::ms(overlap_ms),
         percent(context.share(overlap_ms)),
     ));
     let mut caveats = vec![
         "XProf counts this time as busy and as HBM traffic; both are wrong for copies to S(5)"
             .to_owned(),
     ];
-    if fit.is_none() {
-        caveats.push(
-            "whether the buffers fit in HBM is not known: the profile has no memory events"
+    match &fit {
+        Some(fit) => caveats.extend(room::caveat(&fit.memory)),
+        None => caveats.push(
+            "whether the buffers fit in HBM is not known: the profile has neither memory events nor the compiler's buffers"
                 .to_owned(),
-        );
+        ),
     }
     Draft {
         title: format!(
             "copies to and from host memory are exposed: {} of each {} step",
-            with_digits(exposed_ms, "ms"),
+            units::ms(exposed_ms),
             evidence.step_time()
         ),
         kind: AdviceKind::HostOffload,
@@ -180,8 +182,7 @@ struct Fit {
     resident: u64,
     spare: u64,
     other: u64,
-    capacity: u64,
-    peak: u64,
+    memory: MemoryUse,
 }
 
 impl Fit {
@@ -192,7 +193,7 @@ impl Fit {
     }
 
     fn holds(&self) -> bool {
-        self.needed() <= self.capacity
+        self.needed() <= self.memory.capacity_bytes
     }
 
     fn exhibit(&self) -> Exhibit {
@@ -202,45 +203,49 @@ impl Fit {
             format!(
                 "{verdict}: {} of {} (all host buffers {}, one being written {}, the rest of the peak {})",
                 Bytes(self.needed()),
-                Bytes(self.capacity),
+                Bytes(self.memory.capacity_bytes),
                 Bytes(self.resident),
                 Bytes(self.spare),
                 Bytes(self.other),
             ),
             format!(
-                "peak now {} by the runtime's memory events; the device's side of the copies counts towards the host buffers",
-                Bytes(self.peak)
+                "peak now {}, from {}; the device's side of the copies counts towards the host buffers",
+                Bytes(self.memory.used_bytes),
+                self.memory.source.words(),
             ),
         )
     }
 }
 
 fn fits(context: &Context<'_>, copies: &[&OpProfile]) -> Option<Fit> {
-    let peak = context.evidence.memory_peak()?;
+    let memory = context.evidence.memory()?;
     let done = |op: &&&OpProfile| {
         op.instruction
             .as_ref()
             .is_some_and(|i| i.opcode.as_str().ends_with("-done"))
     };
-    let sizes = |route: CopyRoute| -> Vec<u64> {
+    // Of each copy the bytes of one execution and those of a step: in a loop it moves another
+    // part of the buffer each time, as far as is known.
+    let sizes = |route: CopyRoute| -> Vec<(u64, u64)> {
         let class = OpClass::AsyncCopy(route);
         let of_route = copies.iter().filter(done).filter(|op| op.class == class);
         of_route
-            .filter_map(|op| op.cost.host_bytes)
-            .map(|bytes| bytes as u64)
+            .filter_map(|op| Some((op.cost.host_bytes?, op.step_occurrences.round().max(1.0))))
+            .map(|(each, count)| (each as u64, (each * count) as u64))
             .collect()
     };
+    let in_a_step = |copies: &[(u64, u64)]| copies.iter().map(|(_, all)| all).sum::<u64>();
     let into = sizes(CopyRoute::HostToDevice);
     let out = sizes(CopyRoute::DeviceToHost);
+    let each = || into.iter().chain(&out).map(|(each, _)| *each);
     // What is read and written back is one buffer; the larger of the two sums is what the host holds.
-    let resident = into.iter().sum::<u64>().max(out.iter().sum());
-    let spare = into.iter().chain(&out).copied().max()?;
-    let device_side = into.iter().chain(&out).sum::<u64>();
+    let resident = in_a_step(&into).max(in_a_step(&out));
+    let spare = each().max()?;
+    let device_side = each().sum::<u64>();
     Some(Fit {
         resident,
         spare,
-        other: peak.used_bytes.saturating_sub(device_side),
-        capacity: peak.capacity_bytes(),
-        peak: peak.used_bytes,
+        other: memory.used_bytes.saturating_sub(device_side),
+        memory,
     })
 }

@@ -1,11 +1,12 @@
 //! Device memory that is nearly full.
 
 use knowledge::advice::AdviceKind;
+use profiler::evidence::MemorySource;
 use profiler::units::{Bytes, percent};
 
 use crate::finding::{Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::memory::room::Room;
+use crate::rules::memory::room;
 
 /// See the card.
 #[derive(Debug)]
@@ -28,34 +29,37 @@ impl Rule for MemoryNearLimit {
     }
 
     fn check(&self, context: &Context<'_>) -> Vec<Draft> {
-        let Some(room) = Room::of(context).filter(|room| room.fullness() > FULL) else {
+        let Some(memory) = context.evidence.memory().filter(|m| m.fullness() > FULL) else {
             return Vec::new();
         };
+        let mut evidence = vec![room::exhibit(&memory)];
+        let mut caveats = Vec::from_iter(room::caveat(&memory));
+        if memory.source == MemorySource::Events {
+            evidence.push(Exhibit::text(
+                "reserved for the stacks of programs",
+                Bytes(memory.reserved_bytes).to_string(),
+                "part of what is in use; a program that is compiled anew may need another",
+            ));
+            caveats.push(
+                "a long run can fail with memory free, when no free piece is large enough: the events show sums, not pieces".to_owned(),
+            );
+        }
         vec![Draft {
             title: format!(
                 "device memory is {} full at its peak: {} of {} are left",
-                percent(room.fullness()),
-                Bytes(room.free()),
-                Bytes(room.capacity),
+                percent(memory.fullness()),
+                Bytes(memory.free_bytes()),
+                Bytes(memory.capacity_bytes),
             ),
             kind: AdviceKind::MemoryLimit,
             ops: Vec::new(),
-            evidence: vec![
-                room.exhibit(),
-                Exhibit::text(
-                    "reserved for the stacks of programs",
-                    Bytes(room.reserved).to_string(),
-                    "part of what is in use; a program that is compiled anew may need another",
-                ),
-            ],
+            evidence,
             claim: None,
             advice: vec![
                 "compile before you run: compiled.memory_analysis() tells to the byte what a larger batch or another remat policy needs".to_owned(),
                 "donate what is updated, keep only what the next step needs, and free the arrays of evaluation and checkpointing before the step that follows".to_owned(),
             ],
-            caveats: vec![
-                "a long run can fail with memory free, when no free piece is large enough: the events show sums, not pieces".to_owned(),
-            ],
+            caveats,
         }]
     }
 }

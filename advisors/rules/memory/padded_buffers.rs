@@ -3,15 +3,14 @@
 use knowledge::advice::AdviceKind;
 use profiler::evidence::{BoundBy, OpClass, OpProfile};
 use profiler::program::shape::{Array, MemorySpace};
-use profiler::units::{Bytes, percent};
+use profiler::units::{self, Bytes, percent};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::share_of_step;
-use crate::rules::layout::group::{Group, groups, time, times, worthwhile};
+use crate::rules::layout::group::{Group, groups, times, worthwhile};
 use crate::rules::layout::movers::operand_arrays;
 use crate::rules::memory::hbm::HbmRate;
-use crate::rules::memory::room::Room;
 
 /// See the card.
 #[derive(Debug)]
@@ -115,7 +114,7 @@ fn slow(context: &Context<'_>, group: &Group<String, Waste<'_>>, rate: &HbmRate)
             bare(array),
             array.padding_factor(),
             Bytes(bytes as u64),
-            time(group.sum),
+            units::ms(group.sum),
             context.evidence.step_time(),
             percent(context.share(group.sum)),
         ),
@@ -156,12 +155,7 @@ fn slow(context: &Context<'_>, group: &Group<String, Waste<'_>>, rate: &HbmRate)
 /// Arguments whose padding takes a good part of the memory.
 fn large(context: &Context<'_>) -> Option<Draft> {
     let evidence = context.evidence;
-    let capacity = Room::of(context)
-        .map(|room| room.capacity as f64)
-        .or_else(|| {
-            let peak = evidence.peaks.hbm_bytes.as_ref()?;
-            Some(peak.value)
-        })?;
+    let capacity = evidence.memory_capacity()? as f64;
     let arrays = evidence.session.programs.iter().flat_map(|program| {
         let program = &program.program;
         let entry = program.entry_computation();

@@ -1,14 +1,13 @@
 //! Work that is done twice to save memory of which there is enough.
 
 use knowledge::advice::AdviceKind;
-use profiler::evidence::{OpClass, OpProfile};
-use profiler::units::{Bytes, percent};
+use profiler::evidence::{MemoryUse, OpClass, OpProfile};
+use profiler::units::{self, Bytes, percent};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::share_of_step;
-use crate::rules::layout::group::time;
-use crate::rules::memory::room::Room;
+use crate::rules::memory::room;
 
 /// See the card.
 #[derive(Debug)]
@@ -39,12 +38,12 @@ impl Rule for RematWithFreeHbm {
             .ops_above(0.0, |op| op.step_self_ps > 0.0 && is_remat(context, op))
             .collect();
         let ms = total_ms(&ops);
-        let room = Room::of(context);
-        let full = room.is_some_and(|room| 1.0 - room.fullness() < MIN_FREE);
+        let memory = context.evidence.memory();
+        let full = memory.is_some_and(|memory| 1.0 - memory.fullness() < MIN_FREE);
         if full || context.share(ms) < MIN_SHARE {
             return Vec::new();
         }
-        vec![draft(context, &ops, ms, room)]
+        vec![draft(context, &ops, ms, memory)]
     }
 }
 
@@ -62,7 +61,7 @@ fn by_compiler(context: &Context<'_>, op: &OpProfile) -> bool {
     context.op(op).name.contains(".remat")
 }
 
-fn draft(context: &Context<'_>, ops: &[&OpProfile], ms: f64, room: Option<Room>) -> Draft {
+fn draft(context: &Context<'_>, ops: &[&OpProfile], ms: f64, memory: Option<MemoryUse>) -> Draft {
     // Products are what pays to keep: dear to compute, small to store.
     let products: Vec<&OpProfile> = ops
         .iter()
@@ -71,8 +70,8 @@ fn draft(context: &Context<'_>, ops: &[&OpProfile], ms: f64, room: Option<Room>)
         .collect();
     let products_ms = total_ms(&products);
     let kept: f64 = products.iter().map(|op| result_bytes(op)).sum();
-    let fits = room.map(|room| {
-        let spendable = SPENDABLE * room.free() as f64;
+    let fits = memory.map(|memory| {
+        let spendable = SPENDABLE * memory.free_bytes() as f64;
         if kept > 0.0 {
             (spendable / kept).min(1.0)
         } else {
@@ -92,7 +91,7 @@ fn draft(context: &Context<'_>, ops: &[&OpProfile], ms: f64, room: Option<Room>)
             "of that matmuls and kernels",
             format!(
                 "{}, with results of {} a step",
-                time(products_ms),
+                units::ms(products_ms),
                 Bytes(kept as u64)
             ),
             "results in memory, tile padding included, times their executions",
@@ -101,14 +100,15 @@ fn draft(context: &Context<'_>, ops: &[&OpProfile], ms: f64, room: Option<Room>)
     if compiler_ms > 0.0 {
         evidence.push(Exhibit::text(
             "of that by the compiler's own choice",
-            time(compiler_ms).to_string(),
+            units::ms(compiler_ms),
             "instructions with .remat in their name: XLA recomputes when a program would not fit",
         ));
     }
-    evidence.extend(room.map(|room| room.exhibit()));
+    evidence.extend(memory.as_ref().map(room::exhibit));
     let mut caveats = vec![
         "free memory may be worth more as a larger batch: with the same policy, 8 to 12 a device gained 9.0 % on TPU7x (295 B parameters)".to_owned(),
     ];
+    caveats.extend(memory.as_ref().and_then(room::caveat));
     let (low_ms, formula) = match fits {
         Some(part) => (
             0.0,
@@ -119,7 +119,7 @@ fn draft(context: &Context<'_>, ops: &[&OpProfile], ms: f64, room: Option<Room>)
         None => {
             caveats.insert(
                 0,
-                "how much memory is free is not known: the profile has no memory events; the saving holds if the results fit".to_owned(),
+                "how much memory is free is not known: the profile has neither memory events nor the compiler's buffers; the saving holds if the results fit".to_owned(),
             );
             (
                 0.0,
@@ -130,18 +130,18 @@ fn draft(context: &Context<'_>, ops: &[&OpProfile], ms: f64, room: Option<Room>)
             )
         }
     };
-    let title = match room {
-        Some(room) => format!(
+    let title = match memory {
+        Some(memory) => format!(
             "{} of each {} step ({}) recomputes activations while {} of {} HBM are free",
-            time(ms),
+            units::ms(ms),
             context.evidence.step_time(),
             percent(context.share(ms)),
-            Bytes(room.free()),
-            Bytes(room.capacity),
+            Bytes(memory.free_bytes()),
+            Bytes(memory.capacity_bytes),
         ),
         None => format!(
             "{} of each {} step ({}) recomputes activations",
-            time(ms),
+            units::ms(ms),
             context.evidence.step_time(),
             percent(context.share(ms)),
         ),

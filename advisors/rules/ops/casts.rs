@@ -3,12 +3,12 @@
 use knowledge::advice::AdviceKind;
 use profiler::evidence::{OpClass, OpProfile};
 use profiler::program::shape::{Array, MemorySpace};
-use profiler::units::percent;
+use profiler::units::{self, percent};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::share_of_step;
-use crate::rules::layout::group::{Group, base_name, groups, origin, time, times, worthwhile};
+use crate::rules::layout::group::{Group, base_name, groups, origin, times, worthwhile};
 use crate::rules::layout::movers::{hlo, operand_arrays};
 use crate::rules::memory::hbm::HbmRate;
 
@@ -132,7 +132,7 @@ fn draft(
     Draft {
         title: format!(
             "a cast from {words} of its own at {place}: {} of each {} step ({})",
-            time(group.sum),
+            units::ms(group.sum),
             context.evidence.step_time(),
             percent(context.share(group.sum)),
         ),

@@ -6,12 +6,12 @@ use knowledge::advice::AdviceKind;
 use profiler::evidence::{BoundBy, OpClass, OpProfile};
 use profiler::program::shape::{Array, MemorySpace};
 use profiler::session::OpId;
-use profiler::units::{Bytes, percent};
+use profiler::units::{self, Bytes, percent};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::share_of_step;
-use crate::rules::layout::group::{Group, groups, origin, time, worthwhile};
+use crate::rules::layout::group::{Group, groups, origin, worthwhile};
 use crate::rules::layout::movers::{hlo, is_mover};
 use crate::rules::memory::hbm::HbmRate;
 
@@ -132,7 +132,7 @@ fn draft(context: &Context<'_>, group: &Group<String, Link<'_>>, rate: &HbmRate)
             "elementwise operations at {} pass {} through HBM: {} of each {} step ({})",
             group.key,
             Bytes(bytes as u64),
-            time(group.sum),
+            units::ms(group.sum),
             context.evidence.step_time(),
             percent(context.share(group.sum)),
         ),

@@ -4,12 +4,12 @@ use knowledge::advice::AdviceKind;
 use profiler::evidence::{OpClass, OpProfile};
 use profiler::program::dtype::DType;
 use profiler::program::instruction::FusionKind;
-use profiler::units::{Bytes, Picos, percent, with_digits};
+use profiler::units::{self, Bytes, Picos, percent, with_digits};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::share_of_step;
-use crate::rules::layout::group::{Group, groups, origin, time, times, worthwhile};
+use crate::rules::layout::group::{Group, groups, origin, times, worthwhile};
 use crate::rules::layout::movers::operand_arrays;
 use crate::rules::memory::hbm::HbmRate;
 
@@ -98,7 +98,7 @@ fn draft(context: &Context<'_>, group: &Group<String, (&OpProfile, f64)>, rate: 
         title: format!(
             "slow {what} at {}: {} of each {} step ({})",
             group.key,
-            time(group.sum),
+            units::ms(group.sum),
             context.evidence.step_time(),
             percent(context.share(group.sum)),
         ),

@@ -2,12 +2,12 @@
 
 use knowledge::advice::AdviceKind;
 use profiler::evidence::{OpClass, OpProfile};
-use profiler::units::{Picos, percent};
+use profiler::units::{self, Picos, percent};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::share_of_step;
-use crate::rules::layout::group::{Group, groups, origin, time, times, worthwhile};
+use crate::rules::layout::group::{Group, groups, origin, times, worthwhile};
 use crate::rules::layout::movers::operand_arrays;
 use crate::rules::ops::scatter_gather::is_scatters_sort;
 
@@ -108,7 +108,7 @@ fn draft(context: &Context<'_>, group: &Group<String, &OpProfile>) -> Draft {
         title: format!(
             "{what} at {}: {} of each {} step ({})",
             group.key,
-            time(group.sum),
+            units::ms(group.sum),
             context.evidence.step_time(),
             percent(context.share(group.sum)),
         ),

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use knowledge::advice::AdviceKind;
 use profiler::evidence::{OpClass, OpProfile};
 use profiler::session::OpId;
-use profiler::units::{Picos, percent};
+use profiler::units::{self, Picos, percent};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::share_of_step;
-use crate::rules::layout::group::{MAX_FINDINGS, origin, time, times};
+use crate::rules::layout::group::{MAX_FINDINGS, origin, times};
 
 /// See the card.
 #[derive(Debug)]
@@ -213,7 +213,7 @@ fn draft(context: &Context<'_>, found: &Loop<'_>) -> Draft {
             found.trips(),
             Picos(found.iteration_ps() as u64),
             origin(context, found.op),
-            time(found.ms),
+            units::ms(found.ms),
             evidence.step_time(),
             percent(context.share(found.ms)),
         ),

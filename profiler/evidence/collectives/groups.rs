@@ -63,8 +63,12 @@ impl Groups {
             size: Some(size),
             count: Some(groups.group_count()),
             stride: first.as_deref().and_then(stride_of),
+            axes: match groups {
+                ReplicaGroups::Mesh(mesh) => mesh.named(),
+                _ => Vec::new(),
+            },
+            shift: None,
             basis: GroupBasis::Stated,
-            ..Self::default()
         }
     }
 
@@ -120,58 +124,6 @@ impl Groups {
             },
             ..Self::default()
         }
-    }
-
-    /// Reads the form with named axes: `mesh['data'=2,'fsdp'=4] {'fsdp'}`, where an axis of the
-    /// group may be a part of one: `'fsdp':(2)2` is the part of size 2 below a part of size 2.
-    #[must_use]
-    pub fn parse_mesh(text: &str) -> Option<Self> {
-        let rest = text.trim_start().strip_prefix("mesh[")?;
-        let (mesh, rest) = rest.split_once(']')?;
-        let (group, _) = rest.split_once('{')?.1.split_once('}')?;
-        let mut axes: Vec<(&str, u64)> = Vec::new();
-        for item in mesh.split(',') {
-            // What follows the axes (device ids in an order of their own) is not needed for sizes.
-            let Some((name, size)) = item.split_once('=') else {
-                break;
-            };
-            let Ok(size) = size.trim().parse::<u64>() else {
-                break;
-            };
-            axes.push((name.trim().trim_matches('\''), size));
-        }
-        let total = axes.iter().try_fold(1u64, |t, (_, n)| t.checked_mul(*n))?;
-        let mut chosen = Vec::new();
-        let mut stride = None;
-        for item in group.split(',').map(str::trim).filter(|i| !i.is_empty()) {
-            let (name, part) = match item.split_once(':') {
-                Some((name, part)) => (name, Some(part)),
-                None => (item, None),
-            };
-            let name = name.trim().trim_matches('\'');
-            let at = axes.iter().position(|(axis, _)| *axis == name)?;
-            let size = match part {
-                Some(part) => part.split_once(')')?.1.trim().parse().ok()?,
-                None => axes.get(at)?.1,
-            };
-            stride = match (part, chosen.is_empty()) {
-                // Axes are listed major to minor: the next axes' sizes are this one's stride.
-                (None, true) => Some(axes.iter().skip(at + 1).map(|(_, n)| *n).product()),
-                _ => None,
-            };
-            chosen.push((name.to_owned(), size));
-        }
-        let size = chosen
-            .iter()
-            .try_fold(1u64, |t, (_, n)| t.checked_mul(*n))?;
-        Some(Self {
-            size: Some(size),
-            count: total.checked_div(size),
-            stride,
-            axes: chosen,
-            shift: None,
-            basis: GroupBasis::Stated,
-        })
     }
 
     /// All devices that take part.
@@ -269,21 +221,22 @@ mod tests {
 
     #[test]
     fn a_mesh_names_its_axes() {
-        let groups = Groups::parse_mesh("mesh['data'=2,'fsdp'=4] {'fsdp'}").expect("a mesh");
-        assert_eq!(groups.to_string(), "mesh axis 'fsdp' of size 4 (2 groups)");
-        assert_eq!((groups.size, groups.stride), (Some(4), Some(1)));
-        let groups = Groups::parse_mesh("mesh['data'=2,'fsdp'=4] {'data'}").expect("a mesh");
-        assert_eq!((groups.size, groups.stride), (Some(2), Some(4)));
-        let part = Groups::parse_mesh("mesh['a'=8] {'a':(2)4}").expect("a part of an axis");
         assert_eq!(
-            (part.size, part.count, part.stride),
-            (Some(4), Some(2), None)
+            words("mesh['data'=2,'fsdp'=4] {'fsdp'}"),
+            "mesh axis 'fsdp' of size 4 (2 groups)"
+        );
+        let stated = |text: &str| {
+            let groups = Groups::stated(&ReplicaGroups::parse(text).expect(text), None);
+            (groups.size, groups.count, groups.stride)
+        };
+        assert_eq!(
+            stated("mesh['data'=2,'fsdp'=4] {'data'}"),
+            (Some(2), Some(4), Some(4))
         );
         assert_eq!(
-            Groups::parse_mesh("mesh['a'=0] {'a'}").and_then(|g| g.count),
-            None
+            stated("mesh['a'=8] {'a':(2)4}"),
+            (Some(4), Some(2), Some(1))
         );
-        assert_eq!(Groups::parse_mesh("{{0,1}}"), None);
     }
 
     #[test]

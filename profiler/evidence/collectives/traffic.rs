@@ -116,12 +116,6 @@ pub(super) fn groups_of(evidence: &Evidence<'_>, ops: &[&OpProfile], shapes: &Sh
         {
             return found;
         }
-        let text = &session.op(op.id).hlo_text;
-        if let Some((_, rest)) = text.split_once("replica_groups=")
-            && let Some(found) = Groups::parse_mesh(rest)
-        {
-            return found;
-        }
         let Some((program, id)) = op.hlo else {
             continue;
         };

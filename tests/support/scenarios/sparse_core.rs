@@ -5,13 +5,14 @@ use crate::support::chip::Chip;
 use crate::support::profile::{OpRun, SparseCore, Step, TpuProfile, us};
 
 /// Ten runs with a gather offloaded to a SparseCore for 60 us while the
-/// TensorCore sorts; the TensorCore then waits in the call-done until it ends.
+/// TensorCore sorts; the TensorCore then waits in the call-done until it ends. Its scatters take
+/// 200 us: four fifths of HBM's rate.
 pub fn sparse_core() -> TpuProfile {
     let mut stage = Stage::new("scatter_topk_sort_v6e", Chip::V6e, 1);
     let script = stage.script(1, |op| match op.category.as_str() {
         "async-start" => Some(us(60)),
         "sort" => Some(us(25)),
-        "custom fusion" => Some(us(140)),
+        "custom fusion" => Some(us(200)),
         _ => None,
     });
     stage.rounds(&script, 10, us(10), 0, true);
