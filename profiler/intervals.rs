@@ -10,11 +10,12 @@ impl Intervals {
     /// The union of spans in any order; empty ones vanish, touching ones join.
     #[must_use]
     pub fn union(spans: impl IntoIterator<Item = (u64, u64)>) -> Self {
-        let mut spans: Vec<(u64, u64)> = spans.into_iter().filter(|(s, e)| s < e).collect();
-        if !spans.is_sorted() {
-            spans.sort_unstable();
-        }
-        Self::joined(spans)
+        let spans = spans.into_iter();
+        let mut some = Vec::with_capacity(spans.size_hint().0);
+        some.extend(spans.filter(|(start, end)| start < end));
+        // Spans of several threads are as many sorted runs, which this sort only merges.
+        some.sort();
+        Self::joined(some)
     }
 
     /// The union of what of some spans lies inside `window`.
@@ -27,15 +28,14 @@ impl Intervals {
     #[must_use]
     pub fn or(&self, other: &Self) -> Self {
         let mut spans = Vec::with_capacity(self.spans.len() + other.spans.len());
-        let mut theirs = other.spans.as_slice();
+        let mut theirs = other.spans.iter().copied().peekable();
         for own in &self.spans {
-            let before = theirs.partition_point(|span| span < own);
-            let (earlier, rest) = theirs.split_at(before);
-            spans.extend_from_slice(earlier);
+            while let Some(earlier) = theirs.next_if(|span| span < own) {
+                spans.push(earlier);
+            }
             spans.push(*own);
-            theirs = rest;
         }
-        spans.extend_from_slice(theirs);
+        spans.extend(theirs);
         Self::joined(spans)
     }
 

@@ -25,6 +25,7 @@ pub(super) fn frames_in(
     let mut frames: BTreeMap<NameId, Frame> = BTreeMap::new();
     for watched in threads.iter().filter(|thread| thread.calls) {
         let mut open: Vec<u64> = Vec::new();
+        let mut gap = 0;
         for (start, duration, name) in watched.thread.spans.iter() {
             if !is_line.get(name as usize).copied().unwrap_or(false) {
                 continue;
@@ -33,7 +34,7 @@ pub(super) fn frames_in(
             while open.last().is_some_and(|last| *last <= start) {
                 open.pop();
             }
-            let in_gaps = ruler.within(start, end);
+            let in_gaps = ruler.within_next(&mut gap, start, end);
             if in_gaps > 0 {
                 let frame = frames.entry(name).or_default();
                 frame.spans.push((start, end));
