@@ -55,7 +55,7 @@ pub fn read(
     let mut planes = Vec::new();
     let mut hostname = None;
     let mut fields = Message::new(bytes);
-    while let Some((number, value)) = fields.next() {
+    for (number, value) in fields.by_ref() {
         match number {
             1 => planes.push(Plane::index(value.bytes(), builder.notes())),
             2 => builder.notes().warn(

@@ -138,7 +138,7 @@ pub(super) fn read_event(
     let mut hlo_module = "";
     let mut program_id = 0;
     let mut event = Message::new(value.bytes());
-    while let Some((number, value)) = event.next() {
+    for (number, value) in event.by_ref() {
         match number {
             1 => metadata_id = value.int(),
             2 => offset = value.uint(),

@@ -20,7 +20,7 @@ impl<'a> Plane<'a> {
     pub(super) fn index(bytes: &'a [u8], notes: &mut Notes) -> Self {
         let mut plane = Self::default();
         let mut fields = Message::new(bytes);
-        while let Some((number, value)) = fields.next() {
+        for (number, value) in fields.by_ref() {
             match number {
                 2 => plane.name = value.text(),
                 3 => plane.lines.push(value.bytes()),
