@@ -114,9 +114,11 @@ fn combined_ms(claims: &[Claim], context: &Context<'_>) -> f64 {
             *left.entry(bucket).or_insert(1.0) *= 1.0 - share;
         }
     }
-    left.iter()
-        .map(|(bucket, left)| context.capacity_ms(*bucket) * (1.0 - left))
-        .sum()
+    let saved = left.iter().fold(0.0, |sum, (bucket, left)| {
+        sum + context.capacity_ms(*bucket) * (1.0 - left)
+    });
+    // Each bucket is that of its slowest core; all of them on one core are no more than a step.
+    saved.min(context.step_ms())
 }
 
 fn severity_of(saving: Option<&Saving>) -> Severity {

@@ -111,7 +111,8 @@ impl<'a> Message<'a> {
     #[inline(always)]
     #[must_use]
     pub fn nested(&self, value: &'a [u8]) -> Self {
-        let Some(start) = self.at.checked_sub(value.len()) else {
+        // Empty for a value of another wire type, which stands nowhere in the message.
+        let Some(start) = self.at.checked_sub(value.len()).filter(|_| !value.is_empty()) else {
             return Self::new(value);
         };
         debug_assert!(

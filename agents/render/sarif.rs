@@ -43,7 +43,6 @@ pub fn log(report: &Report, rules: &[&dyn Rule], source_root: Option<&str>) -> V
                 "name": "tpu-tune",
                 "version": env!("CARGO_PKG_VERSION"),
                 "semanticVersion": env!("CARGO_PKG_VERSION"),
-                "informationUri": env!("CARGO_PKG_REPOSITORY"),
                 "rules": rules.iter().map(|rule| descriptor(*rule)).collect::<Vec<_>>(),
             }},
             "originalUriBaseIds": { PROFILED_ROOT: { "description": { "text":

@@ -86,6 +86,7 @@ pub(super) fn instruction(bytes: &[u8], notes: &mut Notes) -> Raw {
                 value,
             ),
             50 => attributes.feature_group_count = value.uint(),
+            51 => attributes.other.extend(precision(value.bytes())),
             52 => attributes.source_target_pairs.push(pair(value.bytes())),
             58 => attributes.batch_group_count = value.uint(),
             63 => value.text().clone_into(&mut attributes.direction),
@@ -127,6 +128,27 @@ fn add_group(groups: &mut ReplicaGroups, value: Value<'_>) {
         }
         groups.push(group);
     }
+}
+
+/// The precision of the operands as the text writes it, `{highest,highest}`; none where all have
+/// the default.
+fn precision(bytes: &[u8]) -> Option<(String, String)> {
+    let mut operands = Vec::new();
+    for (field, value) in Message::new(bytes) {
+        if field == 1 {
+            each_uint(value, |precision| {
+                operands.push(match precision {
+                    1 => "high",
+                    2 => "highest",
+                    3 => "packed_nibble",
+                    _ => "default",
+                });
+            });
+        }
+    }
+    let stated = operands.iter().any(|operand| *operand != "default");
+    let text = format!("{{{}}}", operands.join(","));
+    stated.then(|| ("operand_precision".to_owned(), text))
 }
 
 fn iota_groups(bytes: &[u8]) -> ReplicaGroups {
@@ -338,4 +360,18 @@ pub(super) fn output_alias(bytes: &[u8]) -> OutputAlias {
         }
     }
     alias
+}
+
+#[cfg(test)]
+mod tests {
+    use super::precision;
+
+    #[test]
+    fn precision_is_written_as_the_text_has_it() {
+        let text = |bytes: &[u8]| precision(bytes).map(|(_, text)| text);
+        assert_eq!(text(&[0x0a, 2, 2, 2]).as_deref(), Some("{highest,highest}"));
+        assert_eq!(text(&[0x08, 0, 0x08, 1]).as_deref(), Some("{default,high}"));
+        assert_eq!(text(&[0x0a, 2, 0, 0]), None);
+        assert_eq!(text(&[]), None);
+    }
 }

@@ -6,10 +6,11 @@ use profiler::evidence::Evidence;
 use profiler::session_builder::SessionBuilder;
 use profiler::timeline::xplane;
 
+use crate::rules::by_hand::{report_of, session_with_hlo};
 use crate::rules::{findings, report};
 use crate::support::chip::Chip;
 use crate::support::profile::{Op, TpuProfile, us};
-use crate::support::{scenarios, xspace};
+use crate::support::{fixture_text, scenarios, xspace};
 
 /// One program of one operation, run once for each duration in microseconds, as marked steps.
 fn steps(durations: &[u64]) -> TpuProfile {
@@ -292,4 +293,16 @@ fn hlo_that_is_missing_is_said_to_be_with_how_to_get_it() {
     let report = report(&[scenarios::decode()]);
     let finding = remark(&report, "missing-hlo");
     assert!(finding.advice[0].contains("--xla_dump_to"));
+}
+
+#[test]
+fn hlo_in_the_profile_or_beside_it_is_not_missing() {
+    let inside = report(&[scenarios::sample()]);
+    assert!(findings(&inside, "missing-hlo").is_empty());
+    let mut without = scenarios::sample();
+    without.programs[0].hlo_proto = None;
+    remark(&report(&[without]), "missing-hlo");
+    let hlo = fixture_text("hlo/decode_v6e.after_optimizations.txt");
+    let beside = report_of(&session_with_hlo(scenarios::decode(), &hlo));
+    assert!(findings(&beside, "missing-hlo").is_empty());
 }

@@ -2,9 +2,10 @@
 
 use advisors::{Finding, Severity};
 
+use crate::rules::by_hand::{report_of, session_with_hlo};
 use crate::rules::{findings, report};
 use crate::support::profile::{TpuProfile, us};
-use crate::support::scenarios;
+use crate::support::{fixture_text, scenarios};
 
 fn saving(finding: &Finding) -> &advisors::finding::Saving {
     finding.saving.as_ref().expect("a saving")
@@ -60,6 +61,39 @@ fn six_passes_are_told_from_one_by_the_rate() {
     assert_eq!(saving.low_ms, 0.0);
     assert!(found[0].title.contains("seem to take"));
     assert!(said(found[0]).contains("changes the numbers"));
+}
+
+#[test]
+fn the_programs_precision_makes_six_passes_certain() {
+    let hlo = fixture_text("hlo/matmul_f32_v5e.after_optimizations.txt");
+    assert!(hlo.contains("operand_precision={highest,highest}"));
+    let one_finding = |hlo: &str| {
+        let report = report_of(&session_with_hlo(scenarios::f32_matmul(), hlo));
+        let found = findings(&report, "f32-matmul");
+        found.first().map(|found| (*found).clone())
+    };
+    let found = one_finding(&hlo).expect("six passes");
+    assert!(
+        found.title.contains("take several bf16 passes"),
+        "{}",
+        found.title
+    );
+    assert!(said(&found).contains("6 bf16 passes by its precision"));
+    let saved = saving(&found);
+    close(saved.expected_ms, 2.093 / 2.0, 1e-3, "three passes");
+    close(saved.low_ms, saved.expected_ms, 1e-9, "no doubt left");
+    // With three passes on record the same time is another matter: one pass instead of three.
+    let found = one_finding(&hlo.replace("{highest,highest}", "{high,high}")).expect("three");
+    assert!(said(&found).contains("3 bf16 passes by its precision"));
+    close(
+        saving(&found).expected_ms,
+        2.093 * 2.0 / 3.0,
+        1e-3,
+        "one pass",
+    );
+    // Asked for the default it takes one pass, however slow it is.
+    let default = hlo.replace("operand_precision={highest,highest}, ", "");
+    assert!(one_finding(&default).is_none());
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod layout;
 mod matmul;
 mod memory;
 mod ops;
+mod ranking;
 
 use advisors::registry::RULES;
 use advisors::{Finding, Report};
@@ -44,10 +45,4 @@ pub(crate) fn findings<'r>(report: &'r Report, rule: &str) -> Vec<&'r Finding> {
         .iter()
         .filter(|finding| finding.rule == rule)
         .collect()
-}
-#[test]
-fn zz_dump() {
-    for (n, s) in crate::support::scenarios::ALL {
-        std::fs::write(format!("/tmp/fixa_{n}.xplane.pb"), xspace::to_bytes(&s())).unwrap();
-    }
 }

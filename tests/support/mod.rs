@@ -12,8 +12,10 @@
 //! Nothing here uses the product's own readers: what both get right they get
 //! right independently.
 #![allow(
+    clippy::print_stderr,
     dead_code,
     unreachable_pub,
+    unused_imports,
     reason = "a library for the tests, each of which uses a part"
 )]
 

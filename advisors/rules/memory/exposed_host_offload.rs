@@ -60,8 +60,7 @@ fn draft(
         waits
             .iter()
             .filter(|op| op.class == class)
-            .map(|op| op.step_self_ms())
-            .sum()
+            .fold(0.0, |sum, op| sum + op.step_self_ms())
     };
     let into_ms = of_route(CopyRoute::HostToDevice);
     let out_ms = of_route(CopyRoute::DeviceToHost);
@@ -88,36 +87,37 @@ fn draft(
         exhibits.push(fit.exhibit());
     }
     let fits_all = fit.as_ref().is_some_and(Fit::holds);
-    let (expected_ms, low_ms, formula) = if fits_all {
-        (
-            exposed_ms,
-            overlap_ms,
-            format!(
-                "without offload: all exposed copy time, {exposed_ms:.1} ms; with copies out overlapping the next copies in (full-duplex PCIe) instead: min({into_ms:.1} in, {out_ms:.1} out) = {overlap_ms:.1} ms"
-            ),
+    let overlap = if overlap_ms > 0.0 {
+        format!(
+            "copies out overlapping the next copies in (full-duplex PCIe): min({} in, {} out) = {}",
+            units::ms(into_ms),
+            units::ms(out_ms),
+            units::ms(overlap_ms)
         )
     } else {
-        (
-            overlap_ms,
-            0.0,
-            format!(
-                "copies out overlapping copies in (full-duplex PCIe): min({into_ms:.1} in, {out_ms:.1} out) = {overlap_ms:.1} ms; without offload it would be {exposed_ms:.1} ms"
-            ),
-        )
+        "copies go one way only, so none can overlap another".to_owned()
     };
-    let mut advice = Vec::new();
-    if fits_all {
-        advice.push(
-            "keep these buffers in device memory: they fit, so the offload buys nothing".to_owned(),
-        );
+    let exposed = units::ms(exposed_ms);
+    let (expected_ms, low_ms, formula) = if fits_all {
+        let formula =
+            format!("without offload: all exposed copy time, {exposed}; with it: {overlap}");
+        (exposed_ms, overlap_ms, formula)
     } else {
-        advice.push("offload less: bring back by recomputation what is cheap, and keep in device memory what is used soonest".to_owned());
+        let formula = format!("{overlap}; without offload it would be {exposed}");
+        (overlap_ms, 0.0, formula)
+    };
+    let mut advice = vec![if fits_all {
+        "keep these buffers in device memory: they fit, so the offload buys nothing".to_owned()
+    } else {
+        "offload less: bring back by recomputation what is cheap, and keep in device memory what is used soonest".to_owned()
+    }];
+    if overlap_ms > 0.0 {
+        advice.push(format!(
+            "if the offload must stay, let the copy out of one step run while the copy in of the next does: up to {} ({} of the step)",
+            units::ms(overlap_ms),
+            percent(context.share(overlap_ms)),
+        ));
     }
-    advice.push(format!(
-        "if the offload must stay, let the copy out of one step run while the copy in of the next does: up to {} ({} of the step)",
-        units::ms(overlap_ms),
-        percent(context.share(overlap_ms)),
-    ));
     let mut caveats = vec![
         "XProf counts this time as busy and as HBM traffic; both are wrong for copies to S(5)"
             .to_owned(),
