@@ -112,7 +112,11 @@ impl<'a> Message<'a> {
     #[must_use]
     pub fn nested(&self, value: &'a [u8]) -> Self {
         // Empty for a value of another wire type, which stands nowhere in the message.
-        let Some(start) = self.at.checked_sub(value.len()).filter(|_| !value.is_empty()) else {
+        let Some(start) = self
+            .at
+            .checked_sub(value.len())
+            .filter(|_| !value.is_empty())
+        else {
             return Self::new(value);
         };
         debug_assert!(
