@@ -165,7 +165,8 @@ pub struct OpMention {
     pub shape: String,
     /// The framework's op.
     pub framework_op: String,
-    /// `file:line`, empty where unknown.
+    /// `file:line` of the user's own code, or of the nearest operation that it feeds or reads;
+    /// empty where unknown.
     pub source: String,
     /// Self time a step, mean over cores, in milliseconds.
     pub self_ms_per_step: f64,

@@ -185,9 +185,9 @@ fn mention(id: u32, context: &Context<'_>) -> OpMention {
         category: op.category.clone(),
         shape: op.shape.clone(),
         framework_op: op.framework_op.clone(),
-        source: context
-            .evidence
-            .source_of(id)
+        // The halves of asynchronous copies have no line of their own.
+        source: profile
+            .and_then(|profile| context.evidence.source_near(profile))
             .unwrap_or_default()
             .to_owned(),
         self_ms_per_step: profile.map_or(0.0, profiler::evidence::OpProfile::step_self_ms),

@@ -65,27 +65,22 @@ fn draft(
     let into_ms = of_route(CopyRoute::HostToDevice);
     let out_ms = of_route(CopyRoute::DeviceToHost);
     let overlap_ms = into_ms.min(out_ms);
-    let mut exhibits = vec![
-        Exhibit::number(
-            "time waiting for host copies",
-            exposed_ms,
-            "ms/step",
-            "sum of the self times of the operations below, mean over cores",
-        ),
-        Exhibit::number(
-            "share of the step",
-            100.0 * context.share(exposed_ms),
-            "%",
-            context.step_base(),
-        ),
-    ];
-    for op in waits {
-        exhibits.push(copy_exhibit(context, op));
-    }
     let fit = fits(context, copies);
-    if let Some(fit) = &fit {
-        exhibits.push(fit.exhibit());
-    }
+    let mut exhibits = vec![Exhibit::text(
+        "copies that are waited for",
+        format!(
+            "{} from the host, {} to it, a step",
+            units::ms(into_ms),
+            units::ms(out_ms)
+        ),
+        format!(
+            "self times of the operations below, mean over cores: {} % of {}",
+            (100.0 * context.share(exposed_ms)).round(),
+            context.step_base()
+        ),
+    )];
+    exhibits.extend(fit.as_ref().map(Fit::exhibit));
+    exhibits.extend(waits.iter().map(|op| copy_exhibit(context, op)));
     let fits_all = fit.as_ref().is_some_and(Fit::holds);
     let overlap = if overlap_ms > 0.0 {
         format!(
