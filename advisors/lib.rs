@@ -1,4 +1,4 @@
-//! Evidence in, a [`Report`](report::Report) with ranked findings out.
+//! Evidence in, a [`Report`] with ranked findings out.
 //!
 //! ```text
 //! Evidence + facts ──> RULES (one file and one card each) ──> drafts ──> rank ──> Report

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Names in a report come from a profile and are hostile: every string that reaches the page goes
-//! through one formatter ([`page`]), which makes characters visible that would hide or reorder
+//! through one formatter (`page.rs`), which makes characters visible that would hide or reorder
 //! text, and escapes the rest. A content security policy forbids all that the page does not use.
 //!
 //! Pure and deterministic: this crate does not know where a report came from, and reads no clock,
