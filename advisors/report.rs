@@ -173,8 +173,8 @@ pub struct StepSummary {
     pub time: TimeSpread,
     /// From the start of a step to the start of the next.
     pub period: TimeSpread,
-    /// What a step costs on the wall, ms: the median period, or where that is not known or shorter
-    /// the median time. Shares of findings are of this.
+    /// What a step costs on the wall, ms: the window of the whole steps, idle time included,
+    /// divided by their number, mean over cores. Shares of findings are of this.
     #[serde(default)]
     pub wall_ms: f64,
     /// Steps left out because an end of the capture cut them.

@@ -190,14 +190,6 @@ impl Steps {
         }
     }
 
-    /// What a step costs on the wall: the median time from its start to the next one's, so that
-    /// what idles between steps counts; never less than the median step, of which the slowest core
-    /// counts. Of a single step its duration.
-    #[must_use]
-    pub fn wall(&self) -> Picos {
-        self.period.median_ps.max(self.time.median_ps)
-    }
-
     /// The steps of a device.
     #[must_use]
     pub fn of_device(&self, device: usize) -> Option<&CoreSteps> {
