@@ -60,7 +60,10 @@ fn draft(context: &Context<'_>, gaps: &Gaps<'_>) -> Draft {
         "a server without requests is idle as well: compare at the load that matters".to_owned(),
     );
     Draft {
-        title: format!("the cores wait for the next program: {}", gaps.title_part(context)),
+        title: format!(
+            "the cores wait for the next program: {}",
+            gaps.title_part(context)
+        ),
         kind: AdviceKind::HostDispatch,
         ops: Vec::new(),
         evidence,

@@ -21,8 +21,8 @@ use crate::rule::Context;
 /// Idle time that could go, below this share of the time from step to step, is not worth a line.
 const MIN_SHARE: f64 = 0.01;
 
-/// A gap this many times the usual one that makes half of the time is an event of its own, as a
-/// checkpoint: it says nothing of the steps.
+/// Where gaps this many times the usual one make half of the time, they are events of their own, as
+/// checkpoints: they say nothing of the steps.
 const OUTLIER: f64 = 10.0;
 /// Among fewer gaps none is usual.
 const MIN_GAPS: usize = 3;
@@ -35,15 +35,22 @@ const OWN_RULE: [&[GapCause]; 4] = [
     &[GapCause::TinyProgram],
 ];
 
+/// Whether fewer than a tenth of the gaps, and far fewer than one a step, make most of the time.
+fn is_rare(between: &BetweenIdle) -> bool {
+    let gaps = &between.gaps;
+    let usual = gaps.p90_ps.0.saturating_mul(gaps.count as u64);
+    gaps.count <= between.steps.saturating_mul(2) && usual < between.total_ps.0 / 2
+}
+
 /// Gaps between programs that share a cause, per step.
 struct Gaps<'e> {
     between: &'e BetweenIdle,
     /// Milliseconds a step, mean over cores.
     ms: f64,
-    /// What of `ms` a change can be expected to reach: where a single gap, as one checkpoint,
-    /// makes most of the time, as many gaps of the usual length.
+    /// What of `ms` a change can be expected to reach: where a single gap or rare ones, as
+    /// of checkpoints, make most of the time, as many gaps of the usual length.
     usual_ms: f64,
-    /// Whether such a gap was left out of `usual_ms`: it is the longest.
+    /// Whether such gaps were left out of `usual_ms`: the longest is one of them.
     one_off: bool,
     /// Gaps a step.
     count: f64,
@@ -80,8 +87,8 @@ impl<'e> Gaps<'e> {
         // A compilation is an event by itself, and its rule says so.
         let one_off = causes != [GapCause::Compile]
             && longest.0 as f64 > OUTLIER * usual.0 as f64
-            && longest.0 >= total.0 / 2
-            && between.gaps.count >= MIN_GAPS;
+            && between.gaps.count >= MIN_GAPS
+            && (longest.0 >= total.0 / 2 || is_rare(between));
         // Causes are those of one core, the time is that of all.
         let ms = context.capacity_ms(Bucket::IdleBetween) * total.0 as f64
             / between.total_ps.0.max(1) as f64;
@@ -119,7 +126,7 @@ impl<'e> Gaps<'e> {
         (self.usual_ms - left_ms).max(0.0)
     }
 
-    /// `50.1 ms`, or what is claimed of it where one gap stands out: `0.001 ms of 50.1 ms`.
+    /// `50.1 ms`, or what is claimed of it where rare gaps stand out: `0.001 ms of 50.1 ms`.
     fn basis_part(&self) -> String {
         if self.one_off {
             format!(
@@ -153,7 +160,10 @@ impl<'e> Gaps<'e> {
             context.evidence.step_time()
         );
         if self.one_off {
-            part.push_str(&format!(", most of it one gap of {}", self.longest));
+            part.push_str(&format!(
+                ", most of it in rare gaps of up to {}",
+                self.longest
+            ));
         }
         part
     }
@@ -173,8 +183,8 @@ impl<'e> Gaps<'e> {
         )];
         if self.one_off {
             exhibits.push(Exhibit::text(
-                "one gap stands out",
-                format!("{}, once in {} steps", self.longest, self.between.steps),
+                "rare gaps stand out",
+                format!("up to {}, among {} steps", self.longest, self.between.steps),
                 "more than half of their time; the saving counts usual gaps only",
             ));
         }
