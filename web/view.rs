@@ -119,7 +119,7 @@ impl<'r> Page<'r> {
                 .filter(|device| device.kind == "tensor-core")
                 .count(),
             findings: findings(report),
-            combined_share: share(report.combined_saving_ms, report.steps.time.median_ms),
+            combined_share: share(report.combined_saving_ms, report.steps.wall_ms),
             breakdown: breakdown::draw(&report.breakdown),
             breakdown_tables: breakdown_tables(report),
             idle_share: share(idle, window),

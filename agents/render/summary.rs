@@ -244,11 +244,7 @@ pub fn odds(confidence: &Confidence) -> String {
 /// What all findings come to together; none where nothing can be saved.
 #[must_use]
 pub fn together(report: &Report) -> Option<String> {
-    let step = report
-        .steps
-        .time
-        .median_ms
-        .max(report.steps.period.median_ms);
+    let step = report.steps.wall_ms;
     let any = report.findings.iter().any(|f| f.saving.is_some());
     (any && step > 0.0).then(|| {
         format!(

@@ -413,4 +413,26 @@ mod tests {
         assert_eq!(of("", &alike), reduce);
         assert_eq!(of("jit(f)/shard_map/psum:", start), reduce);
     }
+
+    #[test]
+    fn a_slice_made_asynchronous_goes_where_its_result_is() {
+        let tuple = "((bf16[32,4096]{1,0}), bf16[1,4096]{1,0:S(1)}, s32[]{:S(2)})";
+        let start =
+            format!("%slice-start.1 = {tuple} async-start(bf16[32,4096]{{1,0}} %p), calls=%c");
+        let done = format!(
+            "%slice-done.1 = bf16[1,4096]{{1,0:S(1)}} async-done({tuple} %slice-start.1), calls=%c"
+        );
+        let prefetch = OpClass::AsyncCopy(CopyRoute::HbmToVmem);
+        assert_eq!(class("async-start", "", &start, &[]), prefetch);
+        assert_eq!(class("async-done", "", &done, &[]), prefetch);
+        let start = parse_instruction(&start).expect("valid");
+        assert_eq!(copied(&start).map(|array| array.elements()), Some(4096));
+        let back = done.replace("32,4096]{1,0}", "32,4096]{1,0:S(5)}");
+        let from_host = OpClass::AsyncCopy(CopyRoute::HostToDevice);
+        assert_eq!(class("async-done", "", &back, &[]), from_host);
+        // A plain copy lists its destination first.
+        let copy = "%copy-done.1 = f32[8]{0:S(5)} copy-done((f32[8]{0:S(5)}, f32[8]{0}, u32[]) %copy-start.1)";
+        let to_host = OpClass::AsyncCopy(CopyRoute::DeviceToHost);
+        assert_eq!(class("copy-done", "", copy, &[]), to_host);
+    }
 }
