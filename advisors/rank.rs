@@ -55,11 +55,13 @@ pub fn advise(evidence: &Evidence<'_>, rules: &[&dyn Rule]) -> Ranked {
     }
 }
 
-/// Limits a claim to the capacity of its buckets and orders its band.
+/// Limits a claim to the capacity of its buckets, and to the step, and orders its band.
 fn limit(claim: &Claim, context: &Context<'_>) -> Claim {
     let capacity: f64 = unique(&claim.buckets)
         .map(|bucket| context.capacity_ms(bucket))
         .sum();
+    // Operations count as on the core where each takes longest: their sum may exceed a step.
+    let capacity = capacity.min(context.step_ms());
     let finite = |value: f64| {
         // The larger of two zeros may be the negative one.
         if value.is_finite() && value > 0.0 {

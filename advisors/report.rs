@@ -8,11 +8,12 @@ pub mod host;
 
 use std::collections::BTreeMap;
 
+use profiler::evidence::ops::FlopsBasis;
 use profiler::evidence::peaks::{ChipBasis, Peak};
 use profiler::evidence::source::scope;
 use profiler::evidence::sparse::sparse_times;
 use profiler::evidence::{Evidence, OpClass, OpProfile, Spread, StepBasis};
-use profiler::note::NoteLevel;
+use profiler::note::{NoteLevel, Notes};
 use profiler::session::{CoreKind, Origin};
 use profiler::units::Picos;
 use profiler::xprof_compat::XprofFigures;
@@ -173,8 +174,8 @@ pub struct StepSummary {
     pub time: TimeSpread,
     /// From the start of a step to the start of the next.
     pub period: TimeSpread,
-    /// What a step costs on the wall, ms: the median period, or where that is not known or shorter
-    /// the median time. Shares of findings are of this.
+    /// What a step costs on the wall, ms: the window of the whole steps, idle time included,
+    /// divided by their number, mean over cores. Shares of findings are of this.
     #[serde(default)]
     pub wall_ms: f64,
     /// Steps left out because an end of the capture cut them.
@@ -218,13 +219,21 @@ pub struct Breakdown {
     pub idle_between_ms_per_step: f64,
 }
 
-/// Model FLOP/s utilization: FLOPs that the matmuls need over peak times step time.
+/// Model FLOP/s utilization: the time that the FLOPs of the matmuls need at the peak of their
+/// operands' dtype, over step time. What is computed again (remat) does not count.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Utilization {
     /// Without custom calls, whose FLOPs are their author's word.
     pub mfu_without_custom_calls: f64,
-    /// With custom calls.
+    /// With the custom calls that state their FLOPs.
     pub mfu_with_custom_calls: f64,
+    /// Also with the kernels whose FLOPs follow from their shapes only: an upper bound, as it counts
+    /// what a mask leaves out.
+    #[serde(default)]
+    pub mfu_at_most: f64,
+    /// Hardware FLOP/s utilization: as `mfu_with_custom_calls`, with what is computed again.
+    #[serde(default)]
+    pub hfu_with_custom_calls: f64,
     /// Custom kernels whose FLOPs nobody states, of those that take 0.1 % of the step or more.
     pub custom_calls_without_flops: usize,
     /// The convention, with its figures.
@@ -333,6 +342,13 @@ pub struct XprofCompat {
     pub program_roofline_efficiency: Option<f64>,
 }
 
+/// The notes of the readers and those on the steps.
+fn all_notes(evidence: &Evidence<'_>) -> Notes {
+    let mut notes = evidence.session.notes.clone();
+    notes.merge(evidence.steps.notes.clone());
+    notes
+}
+
 /// What people and other programs ask first.
 impl Report {
     /// Gathers the report.
@@ -381,8 +397,7 @@ impl Report {
                 capacity_bytes: memory.capacity_bytes,
                 source: memory.source.words().to_owned(),
             }),
-            notes: session
-                .notes
+            notes: all_notes(evidence)
                 .iter()
                 .map(|note| NoteSummary {
                     code: note.code.to_owned(),
@@ -554,37 +569,71 @@ fn breakdown(evidence: &Evidence<'_>) -> Breakdown {
     }
 }
 
+/// FLOPs of a step, and the time that they take at the peaks of their operands.
+#[derive(Clone, Copy, Default)]
+struct Work {
+    flops: f64,
+    ps: f64,
+}
+
+impl Work {
+    fn add(&mut self, flops: f64, tflops: f64) {
+        self.flops += flops;
+        self.ps += flops / tflops;
+    }
+}
+
 fn utilization(evidence: &Evidence<'_>) -> Option<Utilization> {
-    let peak = evidence.peaks.bf16_tflops.as_ref()?.value;
+    let bf16 = evidence.peaks.bf16_tflops.as_ref()?.value;
     let window_ps = evidence.mean_per_step(|core| core.window_ps);
-    let mut matmul = 0.0;
-    let mut custom = 0.0;
+    let [mut matmul, mut custom, mut again, mut at_most] = [Work::default(); 4];
     let mut unknown = 0;
     // Calls that join buffers or run once take no time that FLOPs could explain.
     let ran = |op: &OpProfile| evidence.share_of_step(op.step_self_ps) >= 0.001;
     for op in &evidence.ops {
         let flops = op.cost.flops.unwrap_or(0.0) * op.step_occurrences;
-        match op.class {
-            OpClass::Matmul => matmul += flops,
-            OpClass::CustomCall if op.cost.flops.is_some() => custom += flops,
-            OpClass::CustomCall if op.is_kernel() && ran(op) => unknown += 1,
+        let peak = op.peak_tflops(&evidence.peaks).unwrap_or(bf16);
+        let recomputed = evidence.session.op(op.id).is_recomputed();
+        match (op.class, op.cost.flops_basis) {
+            (OpClass::Matmul | OpClass::CustomCall, Some(_)) if recomputed => {
+                again.add(flops, peak);
+            }
+            (OpClass::Matmul, _) => matmul.add(flops, peak),
+            (OpClass::CustomCall, Some(FlopsBasis::Kernel)) => at_most.add(flops, peak),
+            (OpClass::CustomCall, Some(_)) => custom.add(flops, peak),
+            (OpClass::CustomCall, None) if op.is_kernel() && ran(op) => unknown += 1,
             _ => {}
         }
     }
-    let denominator = peak * window_ps;
-    if denominator <= 0.0 || matmul + custom <= 0.0 {
+    if window_ps <= 0.0 || matmul.flops + custom.flops + at_most.flops <= 0.0 {
         return None;
     }
+    let used = |work: &[Work]| work.iter().map(|work| work.ps).sum::<f64>() / window_ps;
+    let mut formula = format!(
+        "FLOPs of matmuls ({:.3} TFLOP a step and core; with custom calls {:.3}), each over the peak of its operands' dtype (bf16: {bf16} TFLOP/s), over {:.3} ms from step to step, idle time included",
+        matmul.flops / 1e12,
+        (matmul.flops + custom.flops) / 1e12,
+        window_ps / 1e9
+    );
+    if again.flops > 0.0 {
+        formula.push_str(&format!(
+            "; left out: {:.3} TFLOP computed again (remat)",
+            again.flops / 1e12
+        ));
+    }
+    if at_most.flops > 0.0 {
+        formula.push_str(&format!(
+            "; left out: at most {:.3} TFLOP of kernels known by their shapes only (no mask)",
+            at_most.flops / 1e12
+        ));
+    }
     Some(Utilization {
-        mfu_without_custom_calls: matmul / denominator,
-        mfu_with_custom_calls: (matmul + custom) / denominator,
+        mfu_without_custom_calls: used(&[matmul]),
+        mfu_with_custom_calls: used(&[matmul, custom]),
+        mfu_at_most: used(&[matmul, custom, at_most]),
+        hfu_with_custom_calls: used(&[matmul, custom, again]),
         custom_calls_without_flops: unknown,
-        formula: format!(
-            "FLOPs of matmuls ({:.3} TFLOP a step and core; with custom calls {:.3}) over {peak} TFLOP/s (bf16) times {:.3} ms from step to step, idle time included",
-            matmul / 1e12,
-            (matmul + custom) / 1e12,
-            window_ps / 1e9
-        ),
+        formula,
     })
 }
 

@@ -38,7 +38,7 @@ impl<'a> Context<'a> {
         self.evidence.share_of_step(ms * 1e9)
     }
 
-    /// Time of a step in milliseconds, what idles after it included.
+    /// Time of a step in milliseconds, the mean with what idles after it.
     #[must_use]
     pub fn step_ms(&self) -> f64 {
         self.evidence.step_time().as_ms()
@@ -48,7 +48,7 @@ impl<'a> Context<'a> {
     #[must_use]
     pub fn step_base(&self) -> String {
         format!(
-            "of the {} that a step takes with what idles after it",
+            "of the {} that a step takes on average with what idles after it",
             self.evidence.step_time()
         )
     }

@@ -211,14 +211,12 @@ impl<'p> Player<'p, '_> {
 
     fn least_ps(&mut self, id: HloId, instruction: &Instruction) -> u64 {
         let cost = self.model.cost(id);
-        let dtype = cost
-            .matmuls
-            .first()
-            .map_or("bf16", |matmul| matmul.lhs.name());
         let flops = cost.matmul_flops + cost.kernel.as_ref().and_then(|k| k.flops).unwrap_or(0.0);
+        let products = cost.matmuls.iter();
         let compute = self
             .peaks
-            .matmul_tflops(dtype)
+            .product_tflops(products.map(|m| (m.lhs.name(), m.rhs.name())))
+            .or_else(|| self.peaks.matmul_tflops("bf16"))
             .map_or(0.0, |peak| flops / peak);
         let rate = |bytes: u64, peak: &Option<crate::evidence::peaks::Peak>| {
             peak.as_ref()

@@ -383,6 +383,15 @@ pub struct Op {
     pub accesses: Vec<MemoryAccess>,
 }
 
+impl Op {
+    /// Whether it computes again what was not kept: the compiler (`.remat`) or `jax.checkpoint`
+    /// (`rematted_computation`) made a copy of it.
+    #[must_use]
+    pub fn is_recomputed(&self) -> bool {
+        self.name.contains(".remat") || self.framework_op.contains("rematted_computation")
+    }
+}
+
 /// HLO found in the profile or given beside it.
 #[derive(Clone, Debug)]
 pub struct SessionProgram {

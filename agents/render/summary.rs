@@ -90,6 +90,16 @@ fn utilization(report: &Report) -> Option<String> {
     if with > without {
         line.push_str(&format!(", {} with", percent(with)));
     }
+    if used.mfu_at_most > with {
+        let at_most = percent(used.mfu_at_most);
+        line.push_str(&format!(
+            ", at most {at_most} with kernels known by shape (no mask)"
+        ));
+    }
+    if used.hfu_with_custom_calls > with {
+        let hardware = percent(used.hfu_with_custom_calls);
+        line.push_str(&format!("; HFU {hardware} with recomputation"));
+    }
     if used.custom_calls_without_flops > 0 {
         let calls = used.custom_calls_without_flops;
         line.push_str(&format!(" ({calls} custom calls state no FLOPs)"));

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::program::instruction::Instruction;
 use crate::program::opcode::AsyncPart;
-use crate::program::shape::{MemorySpace, Shape};
+use crate::program::shape::{Array, MemorySpace, Shape};
 use crate::session::Op;
 
 /// A collective operation, whichever way it is written.
@@ -271,41 +271,40 @@ fn is_async_copy(category: &str, opcode: &str, name: &str) -> bool {
         || (opcode.starts_with("async-") && (name.starts_with("slice") || name.starts_with("copy")))
 }
 
-/// Where a copy goes, from the memory spaces of its shapes: a start's result is
-/// `(destination, source, context)`, a done's operand is that tuple.
-fn route(instruction: &Instruction) -> CopyRoute {
-    let spaces = |shape: &Shape| -> Vec<MemorySpace> {
-        shape
-            .arrays()
-            .iter()
-            .map(|array| array.memory_space())
-            .collect()
-    };
-    let done = matches!(instruction.opcode.async_part(), Some((AsyncPart::Done, _)));
-    let (from, to) = if done {
-        let to = spaces(&instruction.shape).first().copied();
-        let tuple = instruction
-            .operands
-            .first()
-            .and_then(|o| o.shape.as_ref())
-            .map(spaces);
-        let from = tuple.and_then(|spaces| spaces.get(1).copied());
-        (from, to)
+/// The result and the source of an asynchronous copy in the tuple that its start gives and its
+/// done takes: `(destination, source, context)` of `copy-start`, `((sources), destination,
+/// context)` of any other operation that was made asynchronous (`async-start` of a slice).
+fn ends(tuple: &Shape) -> (Option<&Array>, Option<&Array>) {
+    let at = |index: usize| tuple.elements().get(index)?.arrays().first().copied();
+    let is_nested = |shape: &Shape| shape.as_array().is_none();
+    if tuple.elements().first().is_some_and(is_nested) {
+        (at(1), at(0))
     } else {
-        let tuple = spaces(&instruction.shape);
-        let from = instruction
-            .operands
-            .first()
-            .and_then(|o| o.shape.as_ref())
-            .map(spaces);
-        let from = from
-            .and_then(|spaces| spaces.first().copied())
-            .or_else(|| tuple.get(1).copied());
-        // copy-start lists the destination first, async-start its inputs.
-        let copy = instruction.opcode.as_str() == "copy-start";
-        let to = if copy { tuple.first() } else { tuple.get(1) };
-        (from, to.copied())
+        (at(0), at(1))
+    }
+}
+
+/// What an asynchronous copy puts where it goes: a done's result, of a start's tuple the
+/// destination.
+pub(super) fn copied(instruction: &Instruction) -> Option<&Array> {
+    match instruction.opcode.async_part() {
+        Some((AsyncPart::Start | AsyncPart::Update, _)) => ends(&instruction.shape).0,
+        _ => instruction.shape.arrays().first().copied(),
+    }
+}
+
+/// Where a copy goes, from the memory spaces of its shapes.
+fn route(instruction: &Instruction) -> CopyRoute {
+    let operand = instruction.operands.first().and_then(|o| o.shape.as_ref());
+    let from = match instruction.opcode.async_part() {
+        Some((AsyncPart::Start, _)) => {
+            let read = operand.and_then(|shape| shape.arrays().first().copied());
+            read.or_else(|| ends(&instruction.shape).1)
+        }
+        _ => operand.and_then(|tuple| ends(tuple).1),
     };
+    let space = |array: Option<&Array>| array.map(Array::memory_space);
+    let (from, to) = (space(from), space(copied(instruction)));
     match (
         from.unwrap_or(MemorySpace::Hbm),
         to.unwrap_or(MemorySpace::Hbm),
@@ -413,5 +412,27 @@ mod tests {
         let reduce = OpClass::Collective(CollectiveKind::AllReduce);
         assert_eq!(of("", &alike), reduce);
         assert_eq!(of("jit(f)/shard_map/psum:", start), reduce);
+    }
+
+    #[test]
+    fn a_slice_made_asynchronous_goes_where_its_result_is() {
+        let tuple = "((bf16[32,4096]{1,0}), bf16[1,4096]{1,0:S(1)}, s32[]{:S(2)})";
+        let start =
+            format!("%slice-start.1 = {tuple} async-start(bf16[32,4096]{{1,0}} %p), calls=%c");
+        let done = format!(
+            "%slice-done.1 = bf16[1,4096]{{1,0:S(1)}} async-done({tuple} %slice-start.1), calls=%c"
+        );
+        let prefetch = OpClass::AsyncCopy(CopyRoute::HbmToVmem);
+        assert_eq!(class("async-start", "", &start, &[]), prefetch);
+        assert_eq!(class("async-done", "", &done, &[]), prefetch);
+        let start = parse_instruction(&start).expect("valid");
+        assert_eq!(copied(&start).map(|array| array.elements()), Some(4096));
+        let back = done.replace("32,4096]{1,0}", "32,4096]{1,0:S(5)}");
+        let from_host = OpClass::AsyncCopy(CopyRoute::HostToDevice);
+        assert_eq!(class("async-done", "", &back, &[]), from_host);
+        // A plain copy lists its destination first.
+        let copy = "%copy-done.1 = f32[8]{0:S(5)} copy-done((f32[8]{0:S(5)}, f32[8]{0}, u32[]) %copy-start.1)";
+        let to_host = OpClass::AsyncCopy(CopyRoute::DeviceToHost);
+        assert_eq!(class("copy-done", "", copy, &[]), to_host);
     }
 }

@@ -226,10 +226,12 @@ impl<'s> Evidence<'s> {
             .or_else(of_chip)
     }
 
-    /// The time of a step that shares are of, see [`Steps::wall`].
+    /// The time of a step that shares are of: the window of the whole steps, with what idles
+    /// among them, divided by their number, the mean over cores. Amounts per step are means over
+    /// the same window, so together they never exceed it.
     #[must_use]
     pub fn step_time(&self) -> Picos {
-        self.steps.wall()
+        Picos(self.mean_per_step(|core| core.window_ps).round() as u64)
     }
 
     /// A time as a share of the step.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::evidence::class::{CollectiveKind, CopyRoute, OpClass};
+use crate::evidence::class::{CollectiveKind, CopyRoute, OpClass, copied};
 use crate::evidence::peaks::Peaks;
 use crate::evidence::steps::Steps;
 use crate::program::cost::{Cost as ModelCost, CostModel, lone_cost};
@@ -158,6 +158,25 @@ impl OpProfile {
             .as_ref()
             .map_or("", |i| i.attributes.custom_call_target.as_str());
         self.class == OpClass::CustomCall && matches!(target, "" | "tpu_custom_call")
+    }
+
+    /// The MXU's rate for its products in TFLOP/s, see [`Peaks::product_tflops`]: for those that the
+    /// model found, else for the two largest matrices that it reads.
+    #[must_use]
+    pub fn peak_tflops(&self, peaks: &Peaks) -> Option<f64> {
+        let products = self.model.matmuls.iter();
+        let found = peaks.product_tflops(products.map(|m| (m.lhs.name(), m.rhs.name())));
+        found.or_else(|| {
+            let operands = self.instruction.iter().flat_map(|i| &i.operands);
+            let mut matrices: Vec<&Array> = operands
+                .filter_map(|operand| operand.shape.as_ref()?.as_array())
+                .filter(|array| array.dims.len() >= 2)
+                .collect();
+            matrices.sort_by_key(|array| std::cmp::Reverse(array.elements()));
+            let dtype = |at: usize| matrices.get(at).map(|array| array.dtype.name());
+            let largest = dtype(0).unwrap_or("bf16");
+            peaks.product_tflops([(largest, dtype(1).unwrap_or(largest))])
+        })
     }
 
     /// The result's first array.
@@ -396,7 +415,15 @@ fn cost_of(op: &Op, profile: &OpProfile, session: &Session) -> Cost {
 
 fn fill_bytes(cost: &mut Cost, op: &Op, profile: &OpProfile) {
     if let OpClass::AsyncCopy(route) = profile.class {
-        let bytes = profile.result().map(|array| array.padded_bytes().0 as f64);
+        // A copy is one transfer of two operations. Its bytes are those of the done, which waits for
+        // them; the start takes no time that they could explain.
+        let instruction = profile.instruction.as_ref();
+        let starts = instruction.and_then(|i| i.opcode.async_part());
+        if matches!(starts, Some((AsyncPart::Start | AsyncPart::Update, _))) {
+            return;
+        }
+        let moved = instruction.and_then(copied);
+        let bytes = moved.map(|array| array.padded_bytes().0 as f64);
         match route {
             CopyRoute::HostToDevice | CopyRoute::DeviceToHost => cost.host_bytes = bytes,
             CopyRoute::HbmToVmem | CopyRoute::VmemToHbm => cost.hbm_bytes = bytes,
@@ -433,8 +460,7 @@ fn fill_bytes(cost: &mut Cost, op: &Op, profile: &OpProfile) {
 
 fn roofline_of(profile: &OpProfile, peaks: &Peaks) -> Roofline {
     let mut roofline = Roofline::default();
-    let dtype = matmul_dtype(profile);
-    if let (Some(flops), Some(peak)) = (profile.cost.flops, peaks.matmul_tflops(&dtype))
+    if let (Some(flops), Some(peak)) = (profile.cost.flops, profile.peak_tflops(peaks))
         && matches!(profile.class, OpClass::Matmul | OpClass::CustomCall)
     {
         roofline.compute_ps = flops / peak;
@@ -463,20 +489,4 @@ fn roofline_of(profile: &OpProfile, peaks: &Peaks) -> Roofline {
         roofline.efficiency = floor / mean;
     }
     roofline
-}
-
-/// The dtype that the MXU works in: the smallest of the matrix operands.
-fn matmul_dtype(profile: &OpProfile) -> String {
-    let Some(instruction) = &profile.instruction else {
-        return "bf16".to_owned();
-    };
-    let matrices = instruction
-        .operands
-        .iter()
-        .filter_map(|operand| operand.shape.as_ref()?.as_array())
-        .filter(|array| array.dims.len() >= 2);
-    matrices
-        .max_by_key(|array| array.elements())
-        .map_or("bf16", |array| array.dtype.name())
-        .to_owned()
 }

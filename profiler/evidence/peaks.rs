@@ -78,13 +78,31 @@ impl Peaks {
         }
     }
 
+    /// The rate of products in TFLOP/s: operands of two dtypes are multiplied at the rate of the
+    /// slower one (int8 weights of bf16 activations at that of bf16). Of several the slowest;
+    /// `None` where there is no product or no peak.
+    #[must_use]
+    pub fn product_tflops<'d>(
+        &self,
+        operands: impl IntoIterator<Item = (&'d str, &'d str)>,
+    ) -> Option<f64> {
+        let of = |(lhs, rhs)| Some(self.matmul_tflops(lhs)?.min(self.matmul_tflops(rhs)?));
+        operands.into_iter().filter_map(of).min_by(f64::total_cmp)
+    }
+
     /// Peaks of one device of a chip.
     #[must_use]
     pub fn of_facts(facts: &ChipFacts) -> Self {
+        Self::of_part(facts, f64::from(facts.devices_per_chip.value.max(1)))
+    }
+
+    /// Peaks of a plane: of the `planes` that share a chip, each has its part of the FLOPs and of
+    /// the HBM bandwidth; links and memory are those of the device.
+    fn of_part(facts: &ChipFacts, planes: f64) -> Self {
         let devices = f64::from(facts.devices_per_chip.value.max(1));
         let rate = |dtype: &str| {
             facts.peak_tflops_per_chip.get(dtype).map(|peak| Peak {
-                value: peak.value / devices,
+                value: peak.value / planes,
                 source: peak.source.clone(),
             })
         };
@@ -98,7 +116,7 @@ impl Peaks {
             bf16_tflops: rate("bf16"),
             fp8_tflops: rate("fp8"),
             int8_tops: rate("int8"),
-            hbm_gb_per_s: share(&Some(facts.hbm_gb_per_s_per_chip.clone()), 1.0),
+            hbm_gb_per_s: share(&Some(facts.hbm_gb_per_s_per_chip.clone()), devices / planes),
             vmem_read_gb_per_s: None,
             vmem_write_gb_per_s: None,
             // The facts add both directions of all links.
@@ -111,10 +129,12 @@ impl Peaks {
     /// Peaks of a device: what the profile states, else the chip's facts.
     #[must_use]
     pub fn of(session: &Session, chip: Option<&Chip>) -> Self {
+        let plane = session.tensor_cores().next().map(|(_, device)| device);
+        let stated_tflops = plane.and_then(|device| device.peaks.peak_tflops);
         let mut peaks = chip
-            .map(|chip| Self::of_facts(&chip.facts))
+            .map(|chip| Self::of_part(&chip.facts, planes_per_chip(&chip.facts, stated_tflops)))
             .unwrap_or_default();
-        let Some((_, device)) = session.tensor_cores().next() else {
+        let Some(device) = plane else {
             return peaks;
         };
         let stated = |value: Option<f64>, name: &str| {
@@ -153,6 +173,19 @@ impl Peaks {
         );
         peaks
     }
+}
+
+/// How many planes share a chip: one for each TensorCore, also where JAX joins the cores of a chip
+/// to one device (megacore, v4 and v5p). Where the plane states its bf16 peak, the peak tells, and
+/// its ratio to the chip's need not be whole: rates of other dtypes follow the stated one.
+fn planes_per_chip(facts: &ChipFacts, stated_tflops: Option<f64>) -> f64 {
+    let cores = f64::from(facts.tensor_cores_per_chip.value.max(1));
+    let ratio = stated_tflops
+        .zip(facts.peak_tflops_per_chip("bf16"))
+        .map(|(stated, chip)| chip / stated);
+    ratio
+        .filter(|ratio| (0.5..=2.0 * cores).contains(ratio))
+        .unwrap_or(cores)
 }
 
 impl Chip {
@@ -208,7 +241,7 @@ fn infer(session: &Session, facts: &[ChipFacts]) -> Option<(Generation, String)>
     let parameters = parameter_bytes(session);
     let mut fitting: Vec<(f64, &ChipFacts)> = facts
         .iter()
-        .filter_map(|f| Some((f.peak_tflops_per_device("bf16")?, f)))
+        .filter_map(|f| Some((f.peak_tflops_per_core("bf16")?, f)))
         .filter(|(peak, f)| fastest <= *peak && parameters <= f.hbm_bytes_per_device())
         .collect();
     fitting.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -7,7 +7,8 @@
 
 use serde::Serialize;
 
-use crate::session::{Device, ModuleId, Session, Track};
+use crate::note::Notes;
+use crate::session::{Device, ModuleId, Origin, Session, Track};
 use crate::units::Picos;
 
 /// What a step was taken from.
@@ -131,29 +132,49 @@ pub struct Steps {
     pub time: Spread,
     /// Start-to-start period on the core whose steps are slowest; zero count below two steps.
     pub period: Spread,
+    /// What could make them wrong: cores without steps, steps that no other confirms.
+    #[serde(skip)]
+    pub notes: Notes,
 }
 
 /// An edge step with fewer operations than this part of the usual was cut by the capture.
 const CUT_BELOW_OPS: f64 = 0.95;
 /// So was one shorter than this part of the median; times vary, so only much shorter ones count.
 const CUT_BELOW_TIME: f64 = 0.5;
-/// With fewer steps than this nothing is usual.
-const MIN_STEPS_TO_CUT: usize = 3;
+/// Up to this many steps, both edges may be cut and their median with them: the step with the most
+/// operations is the usual one.
+const FEW_STEPS: usize = 5;
 
 impl Steps {
     /// Finds the steps of a session.
     #[must_use]
     pub fn find(session: &Session) -> Self {
         let devices: Vec<(usize, &Device)> = session.analysed_cores().collect();
-        let marked = devices.iter().any(|(_, device)| !device.steps.is_empty());
+        let ran = || devices.iter().filter(|(_, device)| !device.ops.is_empty());
+        let marked = devices
+            .iter()
+            .filter(|(_, device)| !device.steps.is_empty())
+            .count();
+        let unmarked = ran().filter(|(_, device)| device.steps.is_empty()).count();
         let main = main_module(session, &devices);
-        let basis = match (marked, main) {
+        let basis = match (marked > 0 && unmarked == 0, main) {
             (true, _) => StepBasis::Markers,
             (false, Some(module)) => StepBasis::ModuleRuns(module),
+            (false, None) if marked > 0 => StepBasis::Markers,
             (false, None) => StepBasis::WholeCapture,
         };
+        let mut notes = Notes::default();
+        if marked > 0 && unmarked > 0 && basis != StepBasis::Markers {
+            notes.warn(
+                "steps-on-some-cores",
+                format!(
+                    "only {marked} of {} cores have step markers: runs of the main program are the steps of all",
+                    devices.len()
+                ),
+            );
+        }
         let mut cores = Vec::new();
-        for (index, device) in devices {
+        for (index, device) in devices.iter().copied() {
             let steps = match basis {
                 StepBasis::Markers => spans(&device.steps, |_| true),
                 StepBasis::ModuleRuns(module) => spans(&device.modules, |id| id == module),
@@ -172,6 +193,23 @@ impl Steps {
                 cores.push(core);
             }
         }
+        let left_out = ran()
+            .filter(|(index, _)| !cores.iter().any(|core: &CoreSteps| core.device == *index))
+            .count();
+        if left_out > 0 {
+            notes.warn(
+                "cores-left-out",
+                format!("{left_out} cores ran operations but no whole step: no figure of a step counts them"),
+            );
+        }
+        let unconfirmed = cores.iter().any(|core| core.count() < 2);
+        let measured = session.origin == Origin::Measured;
+        if unconfirmed && measured && basis != StepBasis::WholeCapture {
+            notes.info(
+                "unconfirmed-step",
+                "a core has one step only: an end of the capture may have cut it, as no other step confirms that it is whole",
+            );
+        }
         let cut = cores
             .iter()
             .map(|core| core.steps.len() - core.count())
@@ -187,15 +225,8 @@ impl Steps {
             cut,
             time,
             period: Spread::of(period),
+            notes,
         }
-    }
-
-    /// What a step costs on the wall: the median time from its start to the next one's, so that
-    /// what idles between steps counts; never less than the median step, of which the slowest core
-    /// counts. Of a single step its duration.
-    #[must_use]
-    pub fn wall(&self) -> Picos {
-        self.period.median_ps.max(self.time.median_ps)
     }
 
     /// The steps of a device.
@@ -244,11 +275,11 @@ fn core_steps(index: usize, device: &Device, mut steps: Vec<Step>) -> Option<Cor
     if steps.is_empty() {
         return None;
     }
-    if steps.len() >= MIN_STEPS_TO_CUT {
+    if steps.len() > 1 {
         let last = steps.len() - 1;
-        for edge in [0, last] {
-            steps[edge].whole = !is_cut(device, &steps, edge);
-        }
+        let cut = [0, last].map(|edge| is_cut(device, &steps, edge));
+        steps[0].whole = !cut[0];
+        steps[last].whole = !cut[1];
     }
     let window_ps = window(device, &steps)?;
     Some(CoreSteps {
@@ -261,10 +292,6 @@ fn core_steps(index: usize, device: &Device, mut steps: Vec<Step>) -> Option<Cor
 /// Whether an end of the capture cut that step: it lacks operations that the others have, or is
 /// much shorter.
 fn is_cut(device: &Device, steps: &[Step], edge: usize) -> bool {
-    let median = Spread::of(steps.iter().map(Step::duration)).median_ps;
-    if (steps[edge].duration().0 as f64) < CUT_BELOW_TIME * median.0 as f64 {
-        return true;
-    }
     let starts = &device.ops.start_ps;
     let ops = |step: &Step| {
         let first = starts.partition_point(|start| *start < step.start_ps);
@@ -272,9 +299,23 @@ fn is_cut(device: &Device, steps: &[Step], edge: usize) -> bool {
             .partition_point(|start| *start < step.end_ps)
             .saturating_sub(first)
     };
-    let mut counts: Vec<usize> = steps.iter().map(ops).collect();
+    let own = ops(&steps[edge]);
+    let others = steps.iter().enumerate().filter(|(at, _)| *at != edge);
+    let mut counts: Vec<usize> = others.map(|(_, step)| ops(step)).collect();
     counts.sort_unstable();
-    (ops(&steps[edge]) as f64) < CUT_BELOW_OPS * counts[counts.len() / 2] as f64
+    let usual = if steps.len() <= FEW_STEPS {
+        counts.last()
+    } else {
+        counts.get(counts.len() / 2)
+    };
+    let usual = usual.copied().unwrap_or(0);
+    if (own as f64) < CUT_BELOW_OPS * usual as f64 {
+        return true;
+    }
+    // Of two steps with the same operations the shorter one is no less whole.
+    let median = Spread::of(steps.iter().map(Step::duration)).median_ps;
+    (steps.len() > 2 || usual == 0)
+        && (steps[edge].duration().0 as f64) < CUT_BELOW_TIME * median.0 as f64
 }
 
 /// A whole number of steps, each with what follows it until the next begins. What happens before

@@ -3,6 +3,7 @@
 mod by_hand;
 mod capture;
 mod collectives;
+mod figures;
 mod idle;
 mod kernels;
 mod layout;

@@ -43,10 +43,11 @@ impl Chip {
             },
             Self::V5p => ChipFigures {
                 device_type: "TPU v5",
-                peak_teraflops: 466.8,
-                hbm_gb: 2765.0,
-                vmem_read_gb: 22937.6,
-                vmem_write_gb: 14745.6,
+                // Of a core: each has its own plane, though JAX joins two to a device.
+                peak_teraflops: 233.4,
+                hbm_gb: 1382.4,
+                vmem_read_gb: 11468.8,
+                vmem_write_gb: 7372.8,
                 hbm_bytes: 102_800_000_000,
                 devices_per_chip: 1,
                 has_megacore: true,

@@ -38,7 +38,7 @@ impl Rule for CompileDuringCapture {
         let gaps = Gaps::of(context, &[GapCause::Compile]);
         let among: Vec<&Compile> = compiles.iter().filter(|compile| compile.in_steps).collect();
         if gaps.is_some() || !among.is_empty() {
-            return vec![among_steps(&among, gaps.as_ref())];
+            return vec![among_steps(context, &among, gaps.as_ref())];
         }
         let total: Picos = compiles.iter().map(|compile| compile.duration).sum();
         if total < MIN_WARM_UP {
@@ -48,7 +48,7 @@ impl Rule for CompileDuringCapture {
     }
 }
 
-fn among_steps(compiles: &[&Compile], gaps: Option<&Gaps<'_>>) -> Draft {
+fn among_steps(context: &Context<'_>, compiles: &[&Compile], gaps: Option<&Gaps<'_>>) -> Draft {
     let total: Picos = compiles.iter().map(|compile| compile.duration).sum();
     let mut evidence = by_function(compiles);
     evidence.extend(gaps.iter().flat_map(|gaps| gaps.exhibits()));
@@ -58,7 +58,7 @@ fn among_steps(compiles: &[&Compile], gaps: Option<&Gaps<'_>>) -> Draft {
         count => format!("{count} programs were compiled among the steps, {total} together"),
     };
     let title = match gaps {
-        Some(gaps) => format!("{times}: the cores waited {}", gaps.title_part()),
+        Some(gaps) => format!("{times}: the cores waited {}", gaps.title_part(context)),
         None => format!("{times}: the cores hardly waited for it"),
     };
     Draft {

@@ -48,10 +48,10 @@ fn draft(context: &Context<'_>, gaps: &Gaps<'_>) -> Draft {
         "runs on the XLA Modules line",
     ));
     let floor_ms = gaps.floor_ms(gaps.count);
-    let expected_ms = gaps.ms - floor_ms;
+    let expected_ms = gaps.expected_ms(floor_ms);
     let formula = format!(
         "{} idle, less {:.1} launches of {LAUNCH_FLOOR} that queued programs need as well: {}; low: half of it",
-        units::ms(gaps.ms),
+        gaps.basis_part(),
         gaps.count,
         units::ms(expected_ms),
     );
@@ -60,7 +60,10 @@ fn draft(context: &Context<'_>, gaps: &Gaps<'_>) -> Draft {
         "a server without requests is idle as well: compare at the load that matters".to_owned(),
     );
     Draft {
-        title: format!("the cores wait for the next program: {}", gaps.title_part()),
+        title: format!(
+            "the cores wait for the next program: {}",
+            gaps.title_part(context)
+        ),
         kind: AdviceKind::HostDispatch,
         ops: Vec::new(),
         evidence,

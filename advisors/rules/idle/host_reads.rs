@@ -3,7 +3,6 @@
 use knowledge::advice::AdviceKind;
 use profiler::evidence::GapCause;
 use profiler::evidence::idle::LAUNCH_FLOOR;
-use profiler::units;
 
 use crate::finding::{Basis, Draft, Exhibit};
 use crate::rule::{Context, Rule};
@@ -44,17 +43,17 @@ fn draft(context: &Context<'_>, gaps: &Gaps<'_>) -> Draft {
     let floor_ms = gaps.floor_ms(gaps.count);
     let formula = format!(
         "{} of gaps that begin while the host waits for a result, less {:.1} launches of {LAUNCH_FLOOR}; low: half of it",
-        units::ms(gaps.ms),
+        gaps.basis_part(),
         gaps.count
     );
     Draft {
-        title: format!("the host reads results before it goes on: the cores wait {}", gaps.title_part()),
+        title: format!("the host reads results before it goes on: the cores wait {}", gaps.title_part(context)),
         kind: AdviceKind::HostDispatch,
         ops: Vec::new(),
         evidence,
         claim: Some(gaps.claim(
             floor_ms,
-            (gaps.ms - floor_ms) / 2.0,
+            gaps.expected_ms(floor_ms) / 2.0,
             Basis::Modelled,
             formula,
         )),

@@ -2,7 +2,6 @@
 
 use knowledge::advice::AdviceKind;
 use profiler::evidence::{GapCause, HostKind};
-use profiler::units;
 
 use crate::finding::{Basis, Draft};
 use crate::rule::{Context, Rule};
@@ -27,17 +26,17 @@ impl Rule for InputStall {
 
     fn check(&self, context: &Context<'_>) -> Vec<Draft> {
         let gaps = Gaps::of(context, &[GapCause::Input, GapCause::Transfer]);
-        gaps.map(|gaps| draft(&gaps)).into_iter().collect()
+        gaps.map(|gaps| draft(context, &gaps)).into_iter().collect()
     }
 }
 
-fn draft(gaps: &Gaps<'_>) -> Draft {
+fn draft(context: &Context<'_>, gaps: &Gaps<'_>) -> Draft {
     let of = |cause| gaps.between.of(cause).map_or(0, |time| time.total_ps.0);
     let is_input = of(GapCause::Input) >= of(GapCause::Transfer);
     let floor_ms = gaps.floor_ms(gaps.count);
     let formula = format!(
         "{} of gaps covered at least half by input or copies, less {:.1} launches; low: half of it",
-        units::ms(gaps.ms),
+        gaps.basis_part(),
         gaps.count
     );
     Draft {
@@ -48,14 +47,14 @@ fn draft(gaps: &Gaps<'_>) -> Draft {
             } else {
                 "copies between host and device"
             },
-            gaps.title_part()
+            gaps.title_part(context)
         ),
         kind: AdviceKind::InputPipeline,
         ops: Vec::new(),
         evidence: gaps.exhibits(),
         claim: Some(gaps.claim(
             floor_ms,
-            (gaps.ms - floor_ms) / 2.0,
+            gaps.expected_ms(floor_ms) / 2.0,
             Basis::Modelled,
             formula,
         )),

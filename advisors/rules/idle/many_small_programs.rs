@@ -3,7 +3,7 @@
 use knowledge::advice::AdviceKind;
 use profiler::evidence::GapCause;
 use profiler::evidence::idle::LAUNCH_FLOOR;
-use profiler::units::{self, Picos};
+use profiler::units::Picos;
 
 use crate::finding::{Basis, Draft, Exhibit};
 use crate::rule::{Context, Rule};
@@ -64,7 +64,7 @@ fn draft(context: &Context<'_>, gaps: &Gaps<'_>) -> Draft {
     let floor_ms = gaps.floor_ms(1.0);
     let formula = format!(
         "{} idle before these programs, less one launch of {LAUNCH_FLOOR}; low: half of it",
-        units::ms(gaps.ms)
+        gaps.basis_part()
     );
     let in_tiny = |op: &&profiler::evidence::OpProfile| {
         tiny.modules
@@ -74,14 +74,14 @@ fn draft(context: &Context<'_>, gaps: &Gaps<'_>) -> Draft {
     Draft {
         title: format!(
             "the step runs op by op: {per_step:.0} programs under 50 us a step and the gaps before them, {}",
-            gaps.title_part()
+            gaps.title_part(context)
         ),
         kind: AdviceKind::HostDispatch,
         ops: evidence.ops.iter().filter(in_tiny).map(|op| op.id).collect(),
         evidence: exhibits,
         claim: Some(gaps.claim(
             floor_ms,
-            (gaps.ms - floor_ms) / 2.0,
+            gaps.expected_ms(floor_ms) / 2.0,
             Basis::Modelled,
             formula,
         )),

@@ -21,6 +21,12 @@ use crate::rule::Context;
 /// Idle time that could go, below this share of the time from step to step, is not worth a line.
 const MIN_SHARE: f64 = 0.01;
 
+/// Where gaps this many times the usual one make half of the time, they are events of their own, as
+/// checkpoints: they say nothing of the steps.
+const OUTLIER: f64 = 10.0;
+/// Among fewer gaps none is usual.
+const MIN_GAPS: usize = 3;
+
 /// The causes that have a rule of their own.
 const OWN_RULE: [&[GapCause]; 4] = [
     &[GapCause::Compile],
@@ -29,11 +35,23 @@ const OWN_RULE: [&[GapCause]; 4] = [
     &[GapCause::TinyProgram],
 ];
 
+/// Whether fewer than a tenth of the gaps, and far fewer than one a step, make most of the time.
+fn is_rare(between: &BetweenIdle) -> bool {
+    let gaps = &between.gaps;
+    let usual = gaps.p90_ps.0.saturating_mul(gaps.count as u64);
+    gaps.count <= between.steps.saturating_mul(2) && usual < between.total_ps.0 / 2
+}
+
 /// Gaps between programs that share a cause, per step.
 struct Gaps<'e> {
     between: &'e BetweenIdle,
     /// Milliseconds a step, mean over cores.
     ms: f64,
+    /// What of `ms` a change can be expected to reach: where a single gap or rare ones, as
+    /// of checkpoints, make most of the time, as many gaps of the usual length.
+    usual_ms: f64,
+    /// Whether such gaps were left out of `usual_ms`: the longest is one of them.
+    one_off: bool,
     /// Gaps a step.
     count: f64,
     /// Share of the time from step to step.
@@ -62,15 +80,28 @@ impl<'e> Gaps<'e> {
             return None;
         }
         let spread = |of: fn(&Spread) -> Picos| times().map(move |time| of(&time.gaps));
+        let median = spread(|gaps| gaps.median_ps).next().unwrap_or_default();
+        let longest = spread(|gaps| gaps.max_ps).max().unwrap_or_default();
+        // The cause of a single gap has no usual one: that of all gaps stands for it.
+        let usual = median.min(between.gaps.median_ps);
+        // A compilation is an event by itself, and its rule says so.
+        let one_off = causes != [GapCause::Compile]
+            && longest.0 as f64 > OUTLIER * usual.0 as f64
+            && between.gaps.count >= MIN_GAPS
+            && (longest.0 >= total.0 / 2 || is_rare(between));
+        // Causes are those of one core, the time is that of all.
+        let ms = context.capacity_ms(Bucket::IdleBetween) * total.0 as f64
+            / between.total_ps.0.max(1) as f64;
+        let usual_share = (usual.0 as f64 * count as f64 / total.0.max(1) as f64).min(1.0);
         Some(Self {
             between,
-            // Causes are those of one core, the time is that of all.
-            ms: context.capacity_ms(Bucket::IdleBetween) * total.0 as f64
-                / between.total_ps.0 as f64,
+            ms,
+            usual_ms: if one_off { ms * usual_share } else { ms },
+            one_off,
             count: count as f64 / between.steps.max(1) as f64,
             share,
-            median: spread(|gaps| gaps.median_ps).next().unwrap_or_default(),
-            longest: spread(|gaps| gaps.max_ps).max().unwrap_or_default(),
+            median,
+            longest,
         })
     }
 
@@ -87,15 +118,33 @@ impl<'e> Gaps<'e> {
 
     /// What queued programs need between them all the same, in milliseconds a step.
     fn floor_ms(&self, launches: f64) -> f64 {
-        (launches * LAUNCH_FLOOR.as_ms()).min(self.ms)
+        (launches * LAUNCH_FLOOR.as_ms()).min(self.usual_ms)
+    }
+
+    /// What goes of the usual gaps once the launches that stay are taken off.
+    fn expected_ms(&self, left_ms: f64) -> f64 {
+        (self.usual_ms - left_ms).max(0.0)
+    }
+
+    /// `50.1 ms`, or what is claimed of it where rare gaps stand out: `0.001 ms of 50.1 ms`.
+    fn basis_part(&self) -> String {
+        if self.one_off {
+            format!(
+                "{} of usual gaps among {}",
+                units::ms(self.usual_ms),
+                units::ms(self.ms)
+            )
+        } else {
+            units::ms(self.ms)
+        }
     }
 
     /// A claim of these gaps, less what is left of them.
     fn claim(&self, left_ms: f64, low_ms: f64, basis: Basis, formula: String) -> Claim {
         Claim {
-            expected_ms: self.ms - left_ms,
+            expected_ms: self.expected_ms(left_ms),
             low_ms,
-            high_ms: self.ms,
+            high_ms: self.usual_ms,
             upper_bound_ms: self.ms,
             basis,
             formula,
@@ -104,12 +153,19 @@ impl<'e> Gaps<'e> {
     }
 
     /// `0.700 ms of each 1.03 ms from step to step`.
-    fn title_part(&self) -> String {
-        format!(
+    fn title_part(&self, context: &Context<'_>) -> String {
+        let mut part = format!(
             "{} of each {} from step to step",
             units::ms(self.ms),
-            Picos(self.between.window_ps.0 / self.between.steps.max(1) as u64)
-        )
+            context.evidence.step_time()
+        );
+        if self.one_off {
+            part.push_str(&format!(
+                ", most of it in rare gaps of up to {}",
+                self.longest
+            ));
+        }
+        part
     }
 
     /// How many, how long, and what the host did meanwhile.
@@ -125,6 +181,13 @@ impl<'e> Gaps<'e> {
             ),
             "stretches without a program among whole steps, core in the middle by idle time",
         )];
+        if self.one_off {
+            exhibits.push(Exhibit::text(
+                "rare gaps stand out",
+                format!("up to {}, among {} steps", self.longest, self.between.steps),
+                "more than half of their time; the saving counts usual gaps only",
+            ));
+        }
         let doing: Vec<String> = self
             .between
             .activities

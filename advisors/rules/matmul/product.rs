@@ -88,13 +88,7 @@ impl<'a> Product<'a> {
             _ => None,
         };
         let flops = dims.map_or_else(|| stated.unwrap_or(op.model.matmul_flops), |d| d.flops);
-        let peak = match dims {
-            Some(dims) => {
-                let of = |dtype: &str| evidence.peaks.matmul_tflops(dtype);
-                of(dims.lhs.name())?.min(of(dims.rhs.name())?)
-            }
-            None => evidence.peaks.matmul_tflops("bf16")?,
-        };
+        let peak = op.peak_tflops(&evidence.peaks)?;
         let hbm = evidence.peaks.hbm_gb_per_s.as_ref()?.value;
         let side = evidence.chip.as_ref()?.facts.mxu_size.value;
         let used = dims.map_or(1.0, |dims| dims.mxu_utilization_bound(side));

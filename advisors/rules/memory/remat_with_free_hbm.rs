@@ -53,8 +53,7 @@ fn total_ms(ops: &[&OpProfile]) -> f64 {
 
 /// Whether an operation repeats what was computed before, by `jax.checkpoint` or by the compiler.
 fn is_remat(context: &Context<'_>, op: &OpProfile) -> bool {
-    let of = context.op(op);
-    by_compiler(context, op) || of.framework_op.contains("rematted_computation")
+    context.op(op).is_recomputed()
 }
 
 fn by_compiler(context: &Context<'_>, op: &OpProfile) -> bool {
