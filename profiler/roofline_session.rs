@@ -205,7 +205,9 @@ impl<'p> Player<'p, '_> {
         self.chosen |= branches.len() > 1;
         let priced: Vec<(u64, &Computation)> = branches
             .into_iter()
-            .map(|(branch, computation)| (self.branch_ps(branch, computation, depth + 1), computation))
+            .map(|(branch, computation)| {
+                (self.branch_ps(branch, computation, depth + 1), computation)
+            })
             .collect();
         let least = priced.into_iter().min_by_key(|(ps, _)| *ps);
         least.map(|(_, computation)| computation)

@@ -255,7 +255,9 @@ fn nothing_is_written_beside_the_input() {
 
 /// A module whose entry calls what calls eight times what calls eight times …, to `levels`.
 fn nested_calls(levels: usize) -> String {
-    let mut text = "HloModule nested\n\n%c0 (x: s32[]) -> s32[] {\n  ROOT %x0 = s32[] parameter(0)\n}\n".to_owned();
+    let mut text =
+        "HloModule nested\n\n%c0 (x: s32[]) -> s32[] {\n  ROOT %x0 = s32[] parameter(0)\n}\n"
+            .to_owned();
     for level in 1..=levels {
         let below = level - 1;
         text += &format!("\n%c{level} (x: s32[]) -> s32[] {{\n  %x{level} = s32[] parameter(0)\n");
