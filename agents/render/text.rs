@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use advisors::finding::{Finding, Severity};
 use advisors::report::Report;
 use anstyle::{AnsiColor, Style};
-use profiler::units::{Bytes, percent};
+use profiler::units::Bytes;
 
 use crate::render::safe::{WIDTH, clean, shorten, wrap};
 use crate::render::summary;

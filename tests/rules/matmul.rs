@@ -2,7 +2,7 @@
 
 use advisors::{Finding, Severity};
 
-use crate::rules::by_hand::{report_of, session_with_hlo};
+use crate::rules::by_hand::{Line, report_of, session_with_hlo, straight};
 use crate::rules::{findings, report};
 use crate::support::profile::{TpuProfile, us};
 use crate::support::{fixture_text, scenarios};

@@ -1,6 +1,6 @@
 //! Host memory and HBM.
 
-use advisors::Severity;
+use advisors::{Report, Severity};
 use profiler::memory::MemoryTimeline;
 use profiler::session::Session;
 
