@@ -37,7 +37,7 @@ impl Rule for F32Matmul {
             .into_iter()
             .filter(Product::is_f32)
             .map(|product| Single::of(context, product, &ceilings))
-            .filter(|single| context.share(single.upper_ms) >= MIN_SHARE)
+            .filter(|single| context.share(single.worth_ms()) >= MIN_SHARE)
             .collect();
         // Passes and bytes are different remedies: one finding for each.
         let (many, one): (Vec<_>, Vec<_>) = found.into_iter().partition(|s| s.passes.count > 1);
@@ -85,6 +85,15 @@ impl<'a> Single<'a> {
             expected_ms: expected.min(high.max(0.0)),
             high_ms: high,
             upper_ms: saved(in_bf16(1.0, 1.0)).max(expected),
+        }
+    }
+
+    /// What must be worth a line: where there is one pass, only what fewer bytes are sure to save.
+    fn worth_ms(&self) -> f64 {
+        if self.passes.count > 1 {
+            self.upper_ms
+        } else {
+            self.expected_ms
         }
     }
 

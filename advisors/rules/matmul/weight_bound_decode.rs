@@ -79,7 +79,8 @@ impl<'a> Reader<'a> {
         // Without dimensions, what is read for each multiplication tells the rows.
         let rows = product.dims.map_or_else(
             || product.flops / 2.0 / (weight_bytes * 8.0 / bits),
-            |dims| dims.m as f64,
+            // Few rows: the weight has the larger dimension, whichever side it is on.
+            |dims| dims.m.min(dims.n) as f64,
         );
         let ridge = rows * product.hbm_ps / product.compute_ps;
         (rows <= FEW * ridge).then_some(Self {
