@@ -19,8 +19,12 @@ fn only_saving(report: &advisors::Report, rule: &str) -> f64 {
         found.iter().map(|f| &f.title).collect::<Vec<_>>()
     );
     let saving = found[0].saving.as_ref().expect("a saving");
-    assert!(saving.expected_ms < saving.high_ms, "{saving:?}");
-    saving.high_ms
+    // Of copies that may have to pass elsewhere the high end is all of their time.
+    if ["TT602", "TT605"].contains(&found[0].code.as_str()) {
+        assert!(saving.expected_ms < saving.high_ms, "{saving:?}");
+        return saving.high_ms;
+    }
+    saving.expected_ms
 }
 
 fn close(left: f64, right: f64) -> bool {
