@@ -208,10 +208,19 @@ pub struct Finding {
 pub enum Bucket {
     /// Self time of an operation.
     Op(OpId),
-    /// Time without a program.
+    /// Time without a program. Each gap has one cause and each cause one finding, so claims on
+    /// it are on different gaps.
     IdleBetween,
     /// Time within a program but without an operation.
     IdleInside,
+}
+
+impl Bucket {
+    /// Whether claims on it are on different parts of it, and so add up.
+    #[must_use]
+    pub fn adds_up(self) -> bool {
+        matches!(self, Self::IdleBetween)
+    }
 }
 
 /// A saving as a rule claims it, before it is limited to what is there.

@@ -3,9 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use knowledge::advice::AdviceKind;
 use profiler::evidence::Evidence;
+use profiler::evidence::peaks::ChipBasis;
 
-use crate::finding::{Bucket, Claim, Confidence, Draft, Finding, OpMention, Saving, Severity};
+use crate::finding::{
+    Basis, Bucket, Claim, Confidence, Draft, Finding, OpMention, Saving, Severity,
+};
 use crate::rule::{Context, Rule};
 
 /// Findings list at most this many operations; the count says how many there are.
@@ -33,7 +37,7 @@ pub fn advise(evidence: &Evidence<'_>, rules: &[&dyn Rule]) -> Ranked {
         for draft in rule.check(&context) {
             let claim = draft.claim.as_ref().map(|claim| limit(claim, &context));
             let saving = claim.as_ref().map(|claim| saving_of(claim, &context));
-            claims.extend(claim);
+            claims.extend(claim.map(|claim| (draft.kind, claim)));
             findings.push(finding_of(*rule, draft, saving, &context));
         }
     }
@@ -100,11 +104,24 @@ fn saving_of(claim: &Claim, context: &Context<'_>) -> Saving {
     }
 }
 
+/// What one kind of change takes of a bucket.
+#[derive(Clone, Copy)]
+struct Taken {
+    /// The share that is left.
+    left: f64,
+    /// The largest share that a change of the kind can save.
+    most: f64,
+    /// The sum of the shares.
+    sum: f64,
+}
+
 /// Savings that overlap do not add up: of what one change leaves of a bucket, the next takes its
-/// own share.
-fn combined_ms(claims: &[Claim], context: &Context<'_>) -> f64 {
-    let mut left: BTreeMap<Bucket, f64> = BTreeMap::new();
-    for claim in claims {
+/// own share. Changes of one kind to one operation are alternatives as well (smaller weights and
+/// smaller operands): together they save no more than the best of them can. Only gaps between
+/// programs add up, as no two findings claim the same one.
+fn combined_ms(claims: &[(AdviceKind, Claim)], context: &Context<'_>) -> f64 {
+    let mut taken: BTreeMap<(Bucket, AdviceKind), Taken> = BTreeMap::new();
+    for (kind, claim) in claims {
         let capacity: f64 = unique(&claim.buckets)
             .map(|bucket| context.capacity_ms(bucket))
             .sum();
@@ -112,8 +129,25 @@ fn combined_ms(claims: &[Claim], context: &Context<'_>) -> f64 {
             continue;
         }
         let share = (claim.expected_ms / capacity).min(1.0);
+        let most = (claim.upper_bound_ms / capacity).min(1.0);
         for bucket in unique(&claim.buckets) {
-            *left.entry(bucket).or_insert(1.0) *= 1.0 - share;
+            let entry = taken.entry((bucket, *kind)).or_insert(Taken {
+                left: 1.0,
+                most: 0.0,
+                sum: 0.0,
+            });
+            entry.left *= 1.0 - share;
+            entry.most = entry.most.max(most);
+            entry.sum += share;
+        }
+    }
+    let mut left: BTreeMap<Bucket, f64> = BTreeMap::new();
+    for ((bucket, _), taken) in &taken {
+        let entry = left.entry(*bucket).or_insert(1.0);
+        if bucket.adds_up() {
+            *entry = (*entry - taken.sum).max(0.0);
+        } else {
+            *entry *= taken.left.max(1.0 - taken.most);
         }
     }
     let saved = left.iter().fold(0.0, |sum, (bucket, left)| {
@@ -148,6 +182,10 @@ fn finding_of(
     });
     let op_count = ops.len();
     let fingerprint = fingerprint(rule.code(), &ops);
+    let mut caveats = draft.caveats;
+    if depends_on_chip(rule.code(), saving.as_ref()) {
+        caveats.extend(chip_caveat(context));
+    }
     ops.truncate(OPS_LISTED);
     Finding {
         code: rule.code().to_owned(),
@@ -168,9 +206,27 @@ fn finding_of(
         op_count,
         evidence: draft.evidence,
         advice: draft.advice,
-        caveats: draft.caveats,
+        caveats,
         fingerprint,
     }
+}
+
+/// Whether the figures of a finding rest on the chip's peaks: those of matmuls and kernels do, and
+/// what a model says of operations. Gaps, collectives' waits and the capture itself do not.
+fn depends_on_chip(code: &str, saving: Option<&Saving>) -> bool {
+    let modelled = saving.is_some_and(|saving| saving.basis == Basis::Modelled);
+    code.starts_with("TT5") || (modelled && !code.starts_with("TT2") && !code.starts_with("TT4"))
+}
+
+/// What to say where the chip is a conclusion.
+fn chip_caveat(context: &Context<'_>) -> Option<String> {
+    let chip = context.evidence.chip.as_ref()?;
+    (chip.basis == ChipBasis::Inferred).then(|| {
+        format!(
+            "the chip is inferred ({}): with another chip these figures change; name it with --chip",
+            chip.generation.name()
+        )
+    })
 }
 
 fn mention(id: u32, context: &Context<'_>) -> OpMention {

@@ -13,7 +13,7 @@ use crate::evidence::peaks::Peaks;
 use crate::program::cost::CostModel;
 use crate::program::instruction::{CallRole, FusionKind, Instruction};
 use crate::program::opcode::AsyncPart;
-use crate::program::{Computation, OpId as HloId, Program};
+use crate::program::{Computation, ComputationId, OpId as HloId, Program};
 use crate::session::{
     CoreKind, Device, Host, Module, Op, OpId, Origin, Session, SessionProgram, StatedPeaks,
 };
@@ -23,6 +23,9 @@ use crate::timeline::settle;
 const MAX_EVENTS: usize = 500_000;
 /// Loops within loops that are followed.
 const MAX_DEPTH: usize = 16;
+/// Instructions and calls that are looked at, whether they take time or not: loops over nothing
+/// and calls of calls end as well.
+const MAX_LOOKS: u64 = 2_000_000;
 /// An operation takes at least this long, in picoseconds: a nanosecond.
 const MIN_PS: u64 = 1_000;
 
@@ -39,6 +42,8 @@ pub fn price(session: &mut Session, facts: &ChipFacts) {
     let mut now = 0;
     let mut shortened = false;
     let mut unknown_trips = false;
+    let mut chosen = false;
+    let mut looks = MAX_LOOKS;
     let programs = std::mem::take(&mut session.programs);
     for program in &programs {
         let module = session.modules.len() as u32;
@@ -57,8 +62,11 @@ pub fn price(session: &mut Session, facts: &ChipFacts) {
             session,
             device: &mut device,
             now,
+            branch_ps: FxHashMap::default(),
+            looks,
             shortened: false,
             unknown_trips: false,
+            chosen: false,
         };
         if let Some(entry) = program.program.entry_computation() {
             player.play(entry, 0);
@@ -66,6 +74,8 @@ pub fn price(session: &mut Session, facts: &ChipFacts) {
         let end = player.now;
         shortened |= player.shortened;
         unknown_trips |= player.unknown_trips;
+        chosen |= player.chosen;
+        looks = player.looks;
         device.modules.push(now, end - now, module);
         device.run_ids.push(0);
         now = end;
@@ -97,7 +107,15 @@ pub fn price(session: &mut Session, facts: &ChipFacts) {
     if shortened {
         session.notes.warn(
             "long-loop",
-            format!("loops were cut after {MAX_EVENTS} operations"),
+            format!(
+                "the run was cut short: {MAX_EVENTS} operations, {MAX_DEPTH} calls within each other and {MAX_LOOKS} instructions looked at are the most"
+            ),
+        );
+    }
+    if chosen {
+        session.notes.info(
+            "cheapest-branch",
+            "of each conditional only the branch that takes least is counted: which one runs is not known",
         );
     }
     if unknown_trips {
@@ -107,6 +125,9 @@ pub fn price(session: &mut Session, facts: &ChipFacts) {
         );
     }
 }
+
+/// Roles of what a call or a conditional runs.
+const CALLS: &[CallRole] = &[CallRole::Applies, CallRole::Calls, CallRole::Branch];
 
 struct Player<'p, 'a> {
     program: &'p Program,
@@ -119,13 +140,29 @@ struct Player<'p, 'a> {
     session: &'a mut Session,
     device: &'a mut Device,
     now: u64,
+    /// What a branch takes at least, by its computation.
+    branch_ps: FxHashMap<ComputationId, u64>,
+    /// Instructions and calls that may still be looked at.
+    looks: u64,
     shortened: bool,
     unknown_trips: bool,
+    /// Whether a conditional had several branches.
+    chosen: bool,
 }
 
 impl<'p> Player<'p, '_> {
+    /// Takes one look off what is left of them.
+    fn look(&mut self) -> bool {
+        self.looks = self.looks.saturating_sub(1);
+        self.looks > 0
+    }
+
     fn play(&mut self, computation: &Computation, depth: usize) {
         for id in computation.ops() {
+            if !self.look() {
+                self.shortened = true;
+                return;
+            }
             let Some(instruction) = self.program.get(id) else {
                 continue;
             };
@@ -138,11 +175,14 @@ impl<'p> Player<'p, '_> {
             }
             match instruction.opcode.as_str() {
                 "while" => self.play_loop(id, depth),
-                "call" | "conditional" => {
-                    for callee in
-                        self.callees(id, &[CallRole::Applies, CallRole::Calls, CallRole::Branch])
-                    {
+                "call" => {
+                    for (_, callee) in self.callees(id, CALLS) {
                         self.play(callee, depth + 1);
+                    }
+                }
+                "conditional" => {
+                    if let Some(branch) = self.cheapest(id, depth) {
+                        self.play(branch, depth + 1);
                     }
                 }
                 _ => self.run(id, instruction),
@@ -150,13 +190,64 @@ impl<'p> Player<'p, '_> {
         }
     }
 
-    fn callees(&self, id: HloId, roles: &[CallRole]) -> Vec<&'p Computation> {
+    fn callees(&self, id: HloId, roles: &[CallRole]) -> Vec<(ComputationId, &'p Computation)> {
         let program = self.program;
         program
             .called(id)
             .filter(|(role, _)| roles.contains(role))
-            .filter_map(|(_, callee)| program.computation(callee))
+            .filter_map(|(_, callee)| Some((callee, program.computation(callee)?)))
             .collect()
+    }
+
+    /// The branch that takes least, the first of several that do.
+    fn cheapest(&mut self, id: HloId, depth: usize) -> Option<&'p Computation> {
+        let branches = self.callees(id, CALLS);
+        self.chosen |= branches.len() > 1;
+        let priced: Vec<(u64, &Computation)> = branches
+            .into_iter()
+            .map(|(branch, computation)| {
+                (self.branch_ps(branch, computation, depth + 1), computation)
+            })
+            .collect();
+        let least = priced.into_iter().min_by_key(|(ps, _)| *ps);
+        least.map(|(_, computation)| computation)
+    }
+
+    /// What a computation takes at least: its operations one after another.
+    fn branch_ps(&mut self, id: ComputationId, computation: &'p Computation, depth: usize) -> u64 {
+        if let Some(ps) = self.branch_ps.get(&id) {
+            return *ps;
+        }
+        let mut sum = 0u64;
+        for op in computation.ops() {
+            if depth >= MAX_DEPTH || !self.look() {
+                self.shortened = true;
+                break;
+            }
+            let Some(instruction) = self.program.get(op) else {
+                continue;
+            };
+            if instruction.opcode.is_free() {
+                continue;
+            }
+            let all = |player: &mut Self, roles: &[CallRole]| {
+                let callees = player.callees(op, roles).into_iter();
+                let ps = callees.map(|(id, callee)| player.branch_ps(id, callee, depth + 1));
+                ps.collect::<Vec<u64>>()
+            };
+            let ps = match instruction.opcode.as_str() {
+                "while" => all(self, &[CallRole::Body])
+                    .into_iter()
+                    .fold(0, u64::saturating_add)
+                    .saturating_mul(self.program.trip_count(op).unwrap_or(1)),
+                "call" => all(self, CALLS).into_iter().fold(0, u64::saturating_add),
+                "conditional" => all(self, CALLS).into_iter().min().unwrap_or(0),
+                _ => self.least_ps(op, instruction).max(MIN_PS),
+            };
+            sum = sum.saturating_add(ps);
+        }
+        self.branch_ps.insert(id, sum);
+        sum
     }
 
     fn play_loop(&mut self, id: HloId, depth: usize) {
@@ -166,10 +257,12 @@ impl<'p> Player<'p, '_> {
             1
         });
         for _ in 0..trips {
-            for body in &bodies {
+            let before = self.device.ops.len();
+            for (_, body) in &bodies {
                 self.play(body, depth + 1);
             }
-            if self.shortened {
+            // What takes no time once takes none however often.
+            if self.shortened || self.device.ops.len() == before {
                 return;
             }
         }

@@ -80,7 +80,7 @@ fn page(evidence: &Evidence<'_>) -> Page {
         ("median ms", Align::Right),
         ("p90 ms", Align::Right),
         ("max ms", Align::Right),
-        ("busy %", Align::Right),
+        ("in ops %", Align::Right),
     ]);
     for core in &steps.cores {
         let device = &evidence.session.devices[core.device];
@@ -89,7 +89,8 @@ fn page(evidence: &Evidence<'_>) -> Page {
             .cores
             .iter()
             .find(|time| time.device == core.device);
-        let busy = time.map_or(0.0, |t| {
+        // Waiting included: a core that waits in an operation has it on.
+        let in_ops = time.map_or(0.0, |t| {
             100.0 * t.busy_ps.0 as f64 / t.window_ps.0.max(1) as f64
         });
         table.row([
@@ -99,7 +100,7 @@ fn page(evidence: &Evidence<'_>) -> Page {
             format!("{:.3}", spread.median_ps.as_ms()),
             format!("{:.3}", spread.p90_ps.as_ms()),
             format!("{:.3}", spread.max_ps.as_ms()),
-            format!("{busy:.1}"),
+            format!("{in_ops:.1}"),
         ]);
     }
     page.table(table);

@@ -223,6 +223,17 @@ pub fn ms(value: f64) -> String {
     }
 }
 
+/// The odds in a word or two: `36 % (all advice)` where none of the kind was counted.
+#[must_use]
+pub fn odds_in_short(confidence: &Confidence) -> String {
+    let probability = percent(confidence.probability);
+    if confidence.supported + confidence.refuted > 0 {
+        probability
+    } else {
+        format!("{probability} (all advice)")
+    }
+}
+
 /// How often advice of this kind helped.
 #[must_use]
 pub fn odds(confidence: &Confidence) -> String {

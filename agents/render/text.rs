@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use advisors::finding::{Finding, Severity};
 use advisors::report::Report;
 use anstyle::{AnsiColor, Style};
-use profiler::units::{Bytes, percent};
+use profiler::units::Bytes;
 
 use crate::render::safe::{WIDTH, clean, shorten, wrap};
 use crate::render::summary;
@@ -161,7 +161,7 @@ fn headline(out: &mut impl Write, number: &str, finding: &Finding) -> io::Result
 /// A finding in a few lines: what it saves, where, why, and what to do first.
 fn gist(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
     if let Some(saving) = &finding.saving {
-        let odds = percent(finding.confidence.probability);
+        let odds = summary::odds_in_short(&finding.confidence);
         wrapped(
             out,
             "   saves  ",

@@ -16,7 +16,7 @@ mod times;
 mod traffic;
 pub mod uses;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use self::members::{Member, members};
@@ -187,7 +187,7 @@ impl Collectives {
         /// Graphs are walked for the largest only: the rest adds little.
         const WALKED: usize = 512;
         let mut sum = 0.0;
-        let mut free: Vec<(usize, crate::program::OpId)> = Vec::new();
+        let mut free: FxHashSet<(usize, crate::program::OpId)> = FxHashSet::default();
         let work = work_by_hlo(evidence);
         for collective in some.iter().take(WALKED) {
             let from = evidence.op(*collective.ops.first()?)?;
@@ -195,10 +195,11 @@ impl Collectives {
             let ops = uses::independent(evidence, from, to)?;
             let own: f64 = ops.iter().filter_map(|op| work.get(op)).sum();
             sum += own.min(collective.transfer_ps);
-            free.extend(ops);
+            free.extend(ops.into_iter().filter(|op| work.contains_key(op)));
         }
+        // In order, so that the sum is the same in every run.
+        let mut free: Vec<_> = free.into_iter().collect();
         free.sort_unstable();
-        free.dedup();
         let all: f64 = free.iter().filter_map(|op| work.get(op)).sum();
         Some(all.min(sum))
     }

@@ -252,3 +252,82 @@ fn nothing_is_written_beside_the_input() {
     }
     assert_eq!(before, contents(folder.path()));
 }
+
+/// A module whose entry calls what calls eight times what calls eight times …, to `levels`.
+fn nested_calls(levels: usize) -> String {
+    let mut text =
+        "HloModule nested\n\n%c0 (x: s32[]) -> s32[] {\n  ROOT %x0 = s32[] parameter(0)\n}\n"
+            .to_owned();
+    for level in 1..=levels {
+        let below = level - 1;
+        text += &format!("\n%c{level} (x: s32[]) -> s32[] {{\n  %x{level} = s32[] parameter(0)\n");
+        for call in 0..8 {
+            text += &format!("  %k{level}_{call} = s32[] call(%x{level}), to_apply=%c{below}\n");
+        }
+        text += &format!("  ROOT %r{level} = (s32[]) tuple(%x{level})\n}}\n");
+    }
+    text + &format!(
+        "\nENTRY %main (a: s32[]) -> s32[] {{\n  %a = s32[] parameter(0)\n  ROOT %k = s32[] call(%a), to_apply=%c{levels}\n}}\n"
+    )
+}
+
+const EMPTY_LOOP: &str = r#"HloModule empty, is_scheduled=true
+
+%body (p: (s32[])) -> (s32[]) {
+  %p = (s32[]) parameter(0)
+  %g = s32[] get-tuple-element(%p), index=0
+  ROOT %t = (s32[]) tuple(%g)
+}
+
+%cond (q: (s32[])) -> pred[] {
+  %q = (s32[]) parameter(0)
+  ROOT %c = pred[] constant(true)
+}
+
+ENTRY %main (a: s32[]) -> s32[] {
+  %a = s32[] parameter(0)
+  %t0 = (s32[]) tuple(%a)
+  %w = (s32[]) while(%t0), condition=%cond, body=%body, backend_config={"known_trip_count":{"n":"1000000000000000000"}}
+  ROOT %r = s32[] get-tuple-element(%w), index=0
+}
+"#;
+
+#[test]
+fn programs_that_would_run_for_ever_are_priced_all_the_same() {
+    let folder = Folder::new();
+    folder.write("loop.hlo.txt", EMPTY_LOOP.as_bytes());
+    folder.write("calls.hlo.txt", nested_calls(14).as_bytes());
+    for name in ["loop.hlo.txt", "calls.hlo.txt"] {
+        let begin = Instant::now();
+        folder.run(&["analyze", name, "--chip", "v6e"]);
+        assert!(begin.elapsed() < Duration::from_secs(20), "{name}");
+    }
+}
+
+#[test]
+fn of_a_conditional_the_cheapest_branch_is_priced() {
+    let folder = Folder::new();
+    let text = "HloModule choice, is_scheduled=true
+
+%dear (x: bf16[4096,4096]) -> bf16[4096,4096] {
+  %x = bf16[4096,4096]{1,0} parameter(0)
+  %n = bf16[4096,4096]{1,0} negate(%x)
+  ROOT %dear_abs = bf16[4096,4096]{1,0} abs(%n)
+}
+
+%cheap (y: bf16[4096,4096]) -> bf16[4096,4096] {
+  %y = bf16[4096,4096]{1,0} parameter(0)
+  ROOT %cheap_abs = bf16[4096,4096]{1,0} abs(%y)
+}
+
+ENTRY %main (p: pred[], z: bf16[4096,4096]) -> bf16[4096,4096] {
+  %p = pred[] parameter(0)
+  %z = bf16[4096,4096]{1,0} parameter(1)
+  ROOT %c = bf16[4096,4096]{1,0} conditional(%p, %z, %z), true_computation=%dear, false_computation=%cheap
+}
+";
+    folder.write("choice.hlo.txt", text.as_bytes());
+    let ran = folder.run(&["analyze", "choice.hlo.txt", "--chip", "v6e"]);
+    // 64 MiB through HBM once, not twice.
+    assert!(ran.out.contains("0.041 ms"), "{}{}", ran.out, ran.err);
+}

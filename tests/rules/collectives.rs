@@ -353,7 +353,7 @@ fn an_all_reduce_that_is_sliced_sends_twice_what_is_needed() {
     assert_eq!(found.len(), 1, "{:?}", report.findings);
     let saving = found[0].saving.as_ref().expect("a saving");
     assert!(
-        close(saving.expected_ms, 0.2, 0.001),
+        close(saving.high_ms, 0.2, 0.001) && saving.expected_ms < saving.high_ms,
         "half of 400 us: {saving:?}"
     );
 

@@ -18,7 +18,13 @@ fn only_saving(report: &advisors::Report, rule: &str) -> f64 {
         "{rule}: {:?}",
         found.iter().map(|f| &f.title).collect::<Vec<_>>()
     );
-    found[0].saving.as_ref().expect("a saving").expected_ms
+    let saving = found[0].saving.as_ref().expect("a saving");
+    // Of copies that may have to pass elsewhere the high end is all of their time.
+    if ["TT602", "TT605"].contains(&found[0].code.as_str()) {
+        assert!(saving.expected_ms < saving.high_ms, "{saving:?}");
+        return saving.high_ms;
+    }
+    saving.expected_ms
 }
 
 fn close(left: f64, right: f64) -> bool {
@@ -39,7 +45,7 @@ fn copies_around_kernels_cost_all_of_their_time() {
         for finding in &found {
             assert_eq!(finding.severity, Severity::High);
             assert_eq!(finding.op_count, 1);
-            let saved = finding.saving.as_ref().expect("a saving").expected_ms;
+            let saved = finding.saving.as_ref().expect("a saving").high_ms;
             assert!(close(saved, scenarios::KERNEL_COPY as f64 / 1e9), "{saved}");
             let kernel = if finding.title.contains("matmul_bm128") {
                 "first"

@@ -2,7 +2,7 @@
 
 use advisors::{Finding, Severity};
 
-use crate::rules::by_hand::{report_of, session_with_hlo};
+use crate::rules::by_hand::{Line, report_of, session_with_hlo, straight};
 use crate::rules::{findings, report};
 use crate::support::profile::{TpuProfile, us};
 use crate::support::{fixture_text, scenarios};
@@ -288,4 +288,36 @@ fn experts_with_few_rows_are_told_without_a_promise() {
     assert!(found[0].saving.is_none());
     let many = report(&[grouped(65_536)]);
     assert!(findings(&many, "small-expert-matmul").is_empty());
+}
+
+#[test]
+fn smaller_weights_spare_their_own_bytes_only() {
+    // 8 rows: the weight of 4096 x 4096 in f32 is nearly all that is read.
+    let product = "%fusion.1 = f32[8,4096]{1,0:T(8,128)} fusion(f32[8,4096]{1,0:T(8,128)} %p.1, f32[4096,4096]{1,0:T(8,128)} %p.2), kind=kOutput, calls=%c";
+    let report = report(&[straight(&[Line {
+        hlo: product,
+        category: "convolution fusion",
+        tf_op: "jit(f)/mlp/dot_general",
+        ps: 50_000_000,
+    }])]);
+    let found = findings(&report, "weight-bound-decode");
+    assert_eq!(found.len(), 1);
+    let weight = 4096.0 * 4096.0 * 4.0;
+    let all = weight + 2.0 * 8.0 * 4096.0 * 4.0;
+    close(
+        saving(found[0]).expected_ms,
+        0.05 * weight / all * 0.75,
+        1e-6,
+        "8 of 32 bits stay",
+    );
+    assert!(
+        found[0].title.contains("about 8 rows"),
+        "{}",
+        found[0].title
+    );
+    assert!(saving(found[0]).formula.contains("32 bits"));
+    // Halves of the operands are an alternative: both together are no more than the best of them.
+    let bounds = report.findings.iter().filter_map(|f| f.saving.as_ref());
+    let most = bounds.map(|s| s.upper_bound_ms).fold(0.0, f64::max);
+    assert!(report.combined_saving_ms <= most + 1e-9);
 }

@@ -39,6 +39,28 @@ fn a_routers_topk_is_expected_to_gain_what_was_published() {
 }
 
 #[test]
+fn only_a_topk_is_expected_to_gain_by_another_topk() {
+    let sort = "%sort.9 = f32[1024,384]{1,0:T(8,128)} sort(f32[1024,384]{1,0:T(8,128)} %p.1), dimensions={1}, to_apply=%less";
+    let saves = |tf_op| {
+        let report = report(&[straight(&[Line {
+            hlo: sort,
+            category: "sort",
+            tf_op,
+            ps: 300 * US,
+        }])]);
+        let found = findings(&report, "sort-topk-sampling");
+        assert_eq!(found.len(), 1, "{tf_op}");
+        found[0].saving.is_some()
+    };
+    assert!(saves("jit(f)/top_k/sort"));
+    assert!(!saves("jit(f)/upsample/sort"));
+    assert!(
+        !saves("jit(f)/sampling/sort"),
+        "a sampler may need all of the order"
+    );
+}
+
+#[test]
 fn a_sort_whose_order_may_be_needed_is_told_without_a_saving() {
     let report = report(&[scenarios::sparse_core()]);
     let found = findings(&report, "sort-topk-sampling");

@@ -14,6 +14,8 @@ use crate::support::scenarios;
 struct Longest {
     code: &'static str,
     part: f64,
+    /// The most that it could save, as a part as well.
+    most: f64,
 }
 
 impl Rule for Longest {
@@ -42,7 +44,7 @@ impl Rule for Longest {
                 expected_ms: ms,
                 low_ms: 0.0,
                 high_ms: ms,
-                upper_bound_ms: ms,
+                upper_bound_ms: self.most * context.capacity_ms(bucket),
                 basis: Basis::Measured,
                 formula: String::new(),
                 buckets: vec![bucket, bucket],
@@ -58,25 +60,82 @@ fn two_claims_on_one_operation_never_save_more_than_it() {
     let session = session(&[scenarios::sample()]);
     let evidence = Evidence::gather(&session, None, knowledge::chips::chips());
     let longest = evidence.ops[0].step_self_slowest_ps / 1e9;
-    let both = |first: f64, second: f64| {
+    let both_of = |first: f64, second: f64, most: f64| {
         let (first, second) = (
             Longest {
                 code: "TT001",
                 part: first,
+                most,
             },
             Longest {
                 code: "TT002",
                 part: second,
+                most,
             },
         );
         rank::advise(&evidence, &[&first, &second]).combined_ms / longest
     };
+    let both = |first: f64, second: f64| both_of(first, second, 5.0);
     assert!((both(0.8, 0.8) - 0.96).abs() < 1e-9);
     assert!((both(0.5, 0.2) - 0.6).abs() < 1e-9);
     assert!((both(1.0, 1.0) - 1.0).abs() < 1e-9);
     // More than there is cannot be claimed either.
     assert!((both(5.0, 0.3) - 1.0).abs() < 1e-9);
     assert_eq!(both(0.0, 0.0), 0.0);
+    // Nor can two changes of a kind save what neither of them could.
+    assert!((both_of(0.5, 0.5, 0.6) - 0.6).abs() < 1e-9);
+    assert!((both_of(0.2, 0.2, 0.6) - 0.36).abs() < 1e-9);
+}
+
+/// A rule that would save a part of the time without a program.
+#[derive(Debug)]
+struct Gap(f64);
+
+impl Rule for Gap {
+    fn code(&self) -> &'static str {
+        "TT001"
+    }
+
+    fn name(&self) -> &'static str {
+        "gap"
+    }
+
+    fn card(&self) -> &'static str {
+        ""
+    }
+
+    fn check(&self, context: &Context<'_>) -> Vec<Draft> {
+        let ms = self.0 * context.capacity_ms(Bucket::IdleBetween);
+        vec![Draft {
+            title: String::new(),
+            kind: AdviceKind::HostDispatch,
+            ops: Vec::new(),
+            evidence: Vec::new(),
+            claim: Some(Claim {
+                expected_ms: ms,
+                low_ms: 0.0,
+                high_ms: ms,
+                upper_bound_ms: ms,
+                basis: Basis::Measured,
+                formula: String::new(),
+                buckets: vec![Bucket::IdleBetween],
+            }),
+            advice: Vec::new(),
+            caveats: Vec::new(),
+        }]
+    }
+}
+
+#[test]
+fn savings_of_different_gaps_add_up() {
+    let session = session(&[scenarios::decode()]);
+    let evidence = Evidence::gather(&session, None, knowledge::chips::chips());
+    let idle = Context {
+        evidence: &evidence,
+    }
+    .capacity_ms(Bucket::IdleBetween);
+    let ranked = rank::advise(&evidence, &[&Gap(0.5), &Gap(0.3)]);
+    assert!(idle > 0.0 && (ranked.combined_ms - 0.8 * idle).abs() < 1e-9);
 }
 
 /// Savings together are at least the largest and at most the sum, and no more than a step.

@@ -2,6 +2,7 @@
 
 use knowledge::advice::AdviceKind;
 use profiler::evidence::InsideIdle;
+use profiler::evidence::idle::MIN_WAIT;
 use profiler::units::{self, Picos, percent};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
@@ -35,21 +36,27 @@ impl Rule for IdleInside {
             return Vec::new();
         };
         let barrier = inside.in_mark(BARRIER);
-        let waits = inside.total_ps.saturating_sub(barrier);
+        let waits = long_ps(inside).saturating_sub(barrier);
         let share = waits.0 as f64 / inside.window_ps.0.max(1) as f64;
         if share < MIN_SHARE {
             return Vec::new();
         }
-        vec![draft(context, inside, barrier, share)]
+        vec![draft(context, inside, waits, share)]
     }
 }
 
-fn draft(context: &Context<'_>, inside: &InsideIdle, barrier: Picos, share: f64) -> Draft {
+/// The waits that are more than the clock ticks between one operation and the next.
+fn long_ps(inside: &InsideIdle) -> Picos {
+    let before: Picos = inside.before.iter().map(|(_, time, _)| *time).sum();
+    inside.at_start_ps + inside.at_end_ps + before
+}
+
+fn draft(context: &Context<'_>, inside: &InsideIdle, waits: Picos, share: f64) -> Draft {
     let steps = inside.steps.max(1);
     let per_step = |time: Picos| Picos(time.0 / steps as u64);
-    let left = barrier.0 as f64 / inside.total_ps.0.max(1) as f64;
+    // The waits are those of one core, the time is that of all.
     let all_ms = context.capacity_ms(Bucket::IdleInside);
-    let waits_ms = all_ms * (1.0 - left);
+    let waits_ms = all_ms * waits.0 as f64 / inside.total_ps.0.max(1) as f64;
     let session = context.evidence.session;
     let mut evidence = vec![Exhibit::text(
         "waits",
@@ -105,15 +112,14 @@ fn draft(context: &Context<'_>, inside: &InsideIdle, barrier: Picos, share: f64)
         ops,
         evidence,
         claim: Some(Claim {
-            expected_ms: waits_ms,
+            expected_ms: waits_ms / 2.0,
             low_ms: 0.0,
             high_ms: waits_ms,
             upper_bound_ms: waits_ms,
-            basis: Basis::Measured,
+            basis: Basis::Modelled,
             formula: format!(
-                "{} without an operation in a running program, less {} in {BARRIER}",
-                units::ms(all_ms),
-                units::ms(all_ms * left)
+                "half of {} in waits of {MIN_WAIT} or more without an operation in a running program, {BARRIER} left out: waits for the host or for inputs can go, what the hardware needs to go on stays, and the profile does not tell them apart",
+                units::ms(waits_ms)
             ),
             buckets: vec![Bucket::IdleInside],
         }),

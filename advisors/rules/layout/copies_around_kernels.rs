@@ -6,7 +6,7 @@ use profiler::units::{self, percent};
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::layout::exhibits::{buckets, patterns, share_of_step};
+use crate::rules::layout::exhibits::{Removal, buckets, patterns, share_of_step};
 use crate::rules::layout::group::{Group, base_name, groups, worthwhile};
 use crate::rules::layout::kernels::is_attention;
 use crate::rules::layout::movers::{Mover, Role, movers};
@@ -72,15 +72,16 @@ fn draft(context: &Context<'_>, group: &Group<Key, Mover<'_>>) -> Option<Draft> 
     );
     // Attention kernels want heads before positions and whole tiles of heads, which projections do
     // not make: nothing is promised there.
+    let removal = Removal::of(context, &group.members);
     let claim = (!attention).then(|| Claim {
-        expected_ms: group.sum,
+        expected_ms: removal.expected_ms,
         low_ms: 0.0,
         high_ms: group.sum,
         upper_bound_ms: group.sum,
-        basis: Basis::Measured,
+        basis: Basis::Modelled,
         formula: format!(
-            "a kernel that takes its operands and leaves its results as they lie needs none of these copies: all of their time, {:.3} ms",
-            group.sum
+            "{}; high: a kernel that takes its operands and leaves its results as they lie needs none of these copies, all of their time, {:.3} ms",
+            removal.words, group.sum
         ),
         buckets: buckets(&group.members),
     });

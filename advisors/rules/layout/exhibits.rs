@@ -6,6 +6,7 @@ use crate::finding::{Bucket, Exhibit};
 use crate::rule::Context;
 use crate::rules::layout::group::{Group, groups, origin, times};
 use crate::rules::layout::movers::Mover;
+use crate::rules::memory::hbm::HbmRate;
 
 /// Patterns that a finding shows at most.
 const MAX_PATTERNS: usize = 5;
@@ -24,6 +25,46 @@ pub(crate) fn share_of_step(context: &Context<'_>, what: &str, ms: f64) -> Exhib
             context.evidence.step_time()
         ),
     )
+}
+
+/// What is expected when copies are to go.
+pub(crate) struct Removal {
+    /// Milliseconds a step.
+    pub(crate) expected_ms: f64,
+    /// How it was reckoned.
+    pub(crate) words: String,
+}
+
+/// The part of a copy's time that is expected to go: its value may have to pass through HBM once
+/// more elsewhere, in another layout or a step later.
+const GOES: f64 = 0.5;
+
+impl Removal {
+    /// Of these copies: all that they take beyond a stream of their bytes, and half of the rest.
+    pub(crate) fn of(context: &Context<'_>, movers: &[Mover<'_>]) -> Self {
+        let time: f64 = movers.iter().map(Mover::ms).sum();
+        let rate = HbmRate::of(context);
+        let floor: f64 = movers
+            .iter()
+            .map(|mover| {
+                let bytes = mover.op.cost.hbm_bytes.unwrap_or(0.0).max(0.0);
+                let ms = rate.map_or(0.0, |rate| rate.ms(bytes * mover.op.step_occurrences));
+                // What is not known of a copy counts as its stream.
+                if ms > 0.0 {
+                    ms.min(mover.ms())
+                } else {
+                    mover.ms()
+                }
+            })
+            .sum();
+        let expected_ms = time - GOES * floor;
+        Self {
+            expected_ms,
+            words: format!(
+                "{time:.3} ms less half of the {floor:.3} ms that their bytes take at the reachable bandwidth, as the values may have to pass once more elsewhere: {expected_ms:.3} ms"
+            ),
+        }
+    }
 }
 
 /// What is moved, from which layout to which, by pattern and place.

@@ -5,7 +5,7 @@ use profiler::units::{self, Bytes, percent};
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::layout::exhibits::{buckets, patterns, share_of_step};
+use crate::rules::layout::exhibits::{Removal, buckets, patterns, share_of_step};
 use crate::rules::layout::group::{Group, groups, times, worthwhile};
 use crate::rules::layout::movers::{Mover, Role, movers};
 
@@ -44,6 +44,7 @@ fn draft(context: &Context<'_>, group: &Group<String, Mover<'_>>) -> Option<Draf
     let Role::LoopStack { slice_bytes } = first.role else {
         return None;
     };
+    let removal = Removal::of(context, &group.members);
     let count: f64 = group.members.iter().map(|m| m.op.step_occurrences).sum();
     let mut dims = array.clone();
     dims.layout = None;
@@ -73,14 +74,14 @@ fn draft(context: &Context<'_>, group: &Group<String, Mover<'_>>) -> Option<Draf
         ops: group.members.iter().map(|mover| mover.op.id).collect(),
         evidence,
         claim: Some(Claim {
-            expected_ms: group.sum,
+            expected_ms: removal.expected_ms,
             low_ms: 0.0,
             high_ms: group.sum,
             upper_bound_ms: group.sum,
-            basis: Basis::Measured,
+            basis: Basis::Modelled,
             formula: format!(
-                "written in place: all of the copies' time, {:.3} ms",
-                group.sum
+                "{}; high: written in place, all of the copies' time, {:.3} ms",
+                removal.words, group.sum
             ),
             buckets: buckets(&group.members),
         }),

@@ -5,7 +5,7 @@ use profiler::units::{self, Bytes, percent};
 
 use crate::finding::{Basis, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::layout::exhibits::{buckets, patterns, share_of_step};
+use crate::rules::layout::exhibits::{Removal, buckets, patterns, share_of_step};
 use crate::rules::layout::group::{Group, groups, times, worthwhile};
 use crate::rules::layout::kernels::is_kernel;
 use crate::rules::layout::movers::{Mover, Role, movers};
@@ -62,6 +62,7 @@ fn draft(context: &Context<'_>, group: &Group<(Fault, String), Mover<'_>>) -> Op
     let (fault, _) = group.key;
     let first = group.members.first()?;
     let array = first.to?;
+    let removal = Removal::of(context, &group.members);
     let count: f64 = group.members.iter().map(|m| m.op.step_occurrences).sum();
     let what = match fault {
         Fault::ArgumentCopied => "an argument is copied as it is",
@@ -99,12 +100,15 @@ fn draft(context: &Context<'_>, group: &Group<(Fault, String), Mover<'_>>) -> Op
         ops: group.members.iter().map(|mover| mover.op.id).collect(),
         evidence,
         claim: Some(Claim {
-            expected_ms: group.sum,
+            expected_ms: removal.expected_ms,
             low_ms: 0.0,
             high_ms: group.sum,
             upper_bound_ms: group.sum,
-            basis: Basis::Measured,
-            formula: format!("without the copy: all of its time, {:.3} ms", group.sum),
+            basis: Basis::Modelled,
+            formula: format!(
+                "{}; high: without the copy, all of its time, {:.3} ms",
+                removal.words, group.sum
+            ),
             buckets: buckets(&group.members),
         }),
         advice: advice(fault, first),

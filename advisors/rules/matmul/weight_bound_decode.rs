@@ -6,7 +6,7 @@ use profiler::units::{self, Bytes, percent, with_digits};
 
 use crate::finding::{Basis, Bucket, Claim, Draft, Exhibit};
 use crate::rule::{Context, Rule};
-use crate::rules::matmul::product::{Product, weight};
+use crate::rules::matmul::product::{Ceilings, Product, weight};
 use crate::rules::matmul::projection::projection;
 
 /// See the card.
@@ -55,6 +55,8 @@ struct Reader<'a> {
     bits: f64,
     /// HBM bytes of a step.
     bytes: f64,
+    /// Of those the weight's.
+    weight_bytes: f64,
 }
 
 impl<'a> Reader<'a> {
@@ -72,9 +74,14 @@ impl<'a> Reader<'a> {
             return None;
         }
         let bits = f64::from(weight.element_bits());
-        // What is read for each multiplication tells the rows, also where only a slice of a
-        // stack of weights is read.
-        let rows = product.flops / 2.0 / (bytes * 8.0 / bits);
+        // Of a stack of weights only a slice may be read.
+        let weight_bytes = (weight.padded_bytes().0 as f64).min(bytes);
+        // Without dimensions, what is read for each multiplication tells the rows.
+        let rows = product.dims.map_or_else(
+            || product.flops / 2.0 / (weight_bytes * 8.0 / bits),
+            // Few rows: the weight has the larger dimension, whichever side it is on.
+            |dims| dims.m.min(dims.n) as f64,
+        );
         let ridge = rows * product.hbm_ps / product.compute_ps;
         (rows <= FEW * ridge).then_some(Self {
             product,
@@ -83,7 +90,44 @@ impl<'a> Reader<'a> {
             ridge,
             bits,
             bytes: bytes * product.op.step_occurrences,
+            weight_bytes: weight_bytes * product.op.step_occurrences,
         })
+    }
+
+    /// Bytes of a step that a weight of 8 bits spares; none where it has no more.
+    fn spared_bytes(&self) -> f64 {
+        self.weight_bytes * (1.0 - 8.0 / self.bits).max(0.0)
+    }
+
+    /// What sparing them saves at the bandwidth measured, in milliseconds a step.
+    fn saved_ms(&self) -> f64 {
+        self.time_ms * self.spared_bytes() / self.bytes
+    }
+
+    /// What weights of 8 bits save if the rest is then read at a rate in GB/s.
+    fn saved_at_ms(&self, rate: f64) -> f64 {
+        let left = (self.bytes - self.spared_bytes()) / rate.max(1.0) / 1e6;
+        if self.spared_bytes() > 0.0 {
+            (self.time_ms - left).max(self.saved_ms())
+        } else {
+            0.0
+        }
+    }
+}
+
+/// Widths of the weights that could be smaller, in words: `16 bits`, `16 to 32 bits`.
+fn widths(found: &[Reader<'_>]) -> String {
+    let wide = found
+        .iter()
+        .map(|reader| reader.bits)
+        .filter(|bits| *bits > 8.0);
+    let (least, most) = wide.fold((f64::INFINITY, 0.0_f64), |(least, most), bits| {
+        (least.min(bits), most.max(bits))
+    });
+    if least < most {
+        format!("{least:.0} to {most:.0} bits")
+    } else {
+        format!("{most:.0} bits")
     }
 }
 
@@ -97,12 +141,15 @@ fn draft(context: &Context<'_>, found: &[Reader<'_>]) -> Draft {
     let longest = found.iter().max_by(|a, b| a.time_ms.total_cmp(&b.time_ms));
     let (rows, ridge) = longest.map_or((0.0, 0.0), |reader| (reader.rows, reader.ridge));
     // Weights of 8 bits or less are left as they are.
-    let halved: f64 = found
-        .iter()
-        .filter(|reader| reader.bits > 8.0)
-        .map(|reader| reader.time_ms * (1.0 - 8.0 / reader.bits))
-        .sum();
-    let floor = bytes / peak.max(1.0) / 1e6;
+    let saved: f64 = found.iter().map(Reader::saved_ms).sum();
+    let spared: f64 = found.iter().map(Reader::spared_bytes).sum();
+    let at = |rate: f64| {
+        found
+            .iter()
+            .map(|reader| reader.saved_at_ms(rate))
+            .sum::<f64>()
+    };
+    let typical = Ceilings::of(context).map_or(1.0, |ceilings| ceilings.hbm.typical);
     let mut exhibits = vec![
         Exhibit::number(
             "time",
@@ -162,10 +209,13 @@ fn draft(context: &Context<'_>, found: &[Reader<'_>]) -> Draft {
     let mut advice = vec![format!(
         "decode more sequences at once: the weights are read once for all, so each of up to {ridge:.0} rows is nearly free; what limits them is memory for the KV cache"
     )];
-    if halved > 0.0 {
+    if saved > 0.0 {
         advice.push(format!(
-            "or store the weights in {dtype}: half of the bytes, {} less a step, if the conversion stays inside the matmul",
-            units::ms(halved)
+            "or store the weights in {dtype} instead of {}: {} of {} need not be read, {} less a step, if the conversion stays inside the matmul",
+            widths(found),
+            Bytes(spared as u64),
+            Bytes(bytes as u64),
+            units::ms(saved)
         ));
     }
     let mut caveats = vec![
@@ -187,16 +237,19 @@ fn draft(context: &Context<'_>, found: &[Reader<'_>]) -> Draft {
         kind: AdviceKind::Dtype,
         ops: found.iter().map(|reader| reader.product.op.id).collect(),
         evidence: exhibits,
-        claim: (halved > 0.0).then(|| Claim {
-            expected_ms: halved,
+        claim: (saved > 0.0).then(|| Claim {
+            expected_ms: saved,
             low_ms: 0.0,
-            high_ms: halved,
-            upper_bound_ms: (time - floor * 0.25).max(halved).min(time),
+            high_ms: at(peak * typical),
+            upper_bound_ms: at(peak),
             basis: Basis::Modelled,
             formula: format!(
-                "{} measured, of which reading weights in 8 bits instead takes {} off at the same bandwidth; never more than with 4 bits at the peak bandwidth",
+                "{} measured, of which reading weights in 8 bits instead of {} takes {} off at the same bandwidth ({} of all bytes); high: the rest at {} of the peak bandwidth; never more than at the peak",
                 units::ms(time),
-                units::ms(halved)
+                widths(found),
+                units::ms(saved),
+                percent(spared / bytes.max(1.0)),
+                percent(typical),
             ),
             buckets: found.iter().map(|reader| Bucket::Op(reader.product.op.id)).collect(),
         }),

@@ -1,6 +1,6 @@
 //! Loops of many short iterations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use knowledge::advice::AdviceKind;
 use profiler::evidence::{OpClass, OpProfile};
@@ -108,7 +108,7 @@ fn loops<'a>(context: &Context<'a>) -> Vec<Loop<'a>> {
                     || op.instruction.as_ref().is_some_and(|i| i.opcode == "while"))
         })
     };
-    let whiles: Vec<OpId> = evidence
+    let whiles: BTreeSet<OpId> = evidence
         .ops
         .iter()
         .map(|op| op.id)
