@@ -76,8 +76,15 @@ impl EventStats {
         clippy::inline_always,
         reason = "called for each statistic of millions of events"
     )]
-    pub(super) fn read<'a>(&self, fields: Message<'a>) -> Option<(EventStat, Stat<'a>)> {
-        let mut which = None;
+    pub(super) fn read<'a>(&self, mut fields: Message<'a>) -> Option<(EventStat, Stat<'a>)> {
+        let mut which = match fields.next_uint(1) {
+            Some(id) => Some(self.ids.get(id.cast_signed())?),
+            None => None,
+        };
+        // Nearly all are integers.
+        if let (Some(which), Some(value)) = (which, fields.next_uint(3)) {
+            return Some((which, Stat::Int(value)));
+        }
         let mut stat = Stat::None;
         for (number, value) in fields {
             match number {

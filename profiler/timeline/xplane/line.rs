@@ -149,9 +149,6 @@ fn estimate_events(line: &[u8]) -> usize {
 
 #[inline]
 fn read_event<'a>(message: Message<'a>, job: &LineJob<'_>, local: &Local<'a>, data: &mut LineData) {
-    let mut metadata_id = 0i64;
-    let mut offset = 0u64;
-    let mut duration = 0u64;
     let mut device_offset = None;
     let mut device_duration = None;
     let mut run_id = 0;
@@ -161,6 +158,9 @@ fn read_event<'a>(message: Message<'a>, job: &LineJob<'_>, local: &Local<'a>, da
     let mut program_id = 0;
     let has_stats = job.kind != LineKind::HostThread || local.stats.has_host_ops;
     let mut event = message.clone();
+    let mut metadata_id = event.next_uint(1).unwrap_or(0).cast_signed();
+    let mut offset = event.next_uint(2).unwrap_or(0);
+    let mut duration = event.next_uint(3).unwrap_or(0);
     while let Some((number, value)) = event.next() {
         match number {
             1 => metadata_id = value.int(),
