@@ -11,7 +11,7 @@ use crate::support::xspace::mix;
 const STEPS: u64 = 10;
 
 /// The first piece.
-pub fn first() -> TpuProfile {
+pub(crate) fn first() -> TpuProfile {
     let mut profile = long_run(STEPS);
     profile.host_threads = THREADS
         .iter()
@@ -21,7 +21,7 @@ pub fn first() -> TpuProfile {
 }
 
 /// The `n`-th piece after the first.
-pub fn later(first: &TpuProfile, n: u64) -> TpuProfile {
+pub(crate) fn later(first: &TpuProfile, n: u64) -> TpuProfile {
     let mut piece = first.clone();
     let by = n * (first.duration() + us(500));
     for device in &mut piece.devices {
