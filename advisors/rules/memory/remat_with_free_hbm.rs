@@ -79,8 +79,9 @@ fn draft(context: &Context<'_>, ops: &[&OpProfile], ms: f64, memory: Option<Memo
             1.0
         }
     });
-    // What is kept is written once and read once.
-    let traffic_ms = HbmRate::of(context).map_or(0.0, |rate| rate.ms(2.0 * kept));
+    // The forward pass may have to write what is kept where it could fuse it away; the backward
+    // pass reads it as it now reads what it recomputed.
+    let traffic_ms = HbmRate::of(context).map_or(0.0, |rate| rate.ms(kept));
     let gain_ms = (products_ms - traffic_ms).max(0.0);
     let compiler_ms: f64 = ops
         .iter()
@@ -130,7 +131,7 @@ fn draft(context: &Context<'_>, ops: &[&OpProfile], ms: f64, memory: Option<Memo
         upper_bound_ms: own_ms,
         basis: Basis::Modelled,
         formula: format!(
-            "recomputed matmuls and kernels, {products_ms:.3} ms, less {traffic_ms:.3} ms to write and read their results, times the part of them that fits into nine tenths of what is free ({part:.2})"
+            "recomputed matmuls and kernels, {products_ms:.3} ms, less {traffic_ms:.3} ms to write their results, times the part of them that fits into nine tenths of what is free ({part:.2})"
         ),
         buckets: own.iter().map(|op| Bucket::Op(op.id)).collect(),
     });
