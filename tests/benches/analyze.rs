@@ -1,6 +1,13 @@
 //! `cargo bench`: reading and analysing a long capture.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark")]
+#![allow(
+    clippy::unwrap_used,
+    missing_docs,
+    unreachable_pub,
+    unused_imports,
+    reason = "a benchmark"
+)]
 
+mod long_capture;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -21,7 +28,7 @@ fn session(name: &str, bytes: &[u8]) -> profiler::session::Session {
 }
 
 fn benches(criterion: &mut Criterion) {
-    let profile = support::scenarios::long_run(20);
+    let profile = long_capture::first();
     let inputs = [
         ("xspace", support::xspace::to_bytes(&profile)),
         (

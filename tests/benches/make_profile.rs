@@ -1,11 +1,13 @@
-//! Writes a long TPU-shaped profile of about a size: `make_profile MEGABYTES OUT`, where `OUT` ends
-//! in `.xplane.pb` or `.trace.json`.
+//! Writes a TPU-shaped profile: `make_profile MEGABYTES OUT` a long one of about that size,
+//! `make_profile SCENARIO OUT` one of the tests'. `OUT` ends in `.xplane.pb` or `.trace.json`.
 //!
-//! Fit for measuring speed, not for advice: its durations are modelled.
+//! Fit for measuring speed and as seeds, not for advice: durations are modelled.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
     missing_docs,
+    unreachable_pub,
+    unused_imports,
     reason = "a tool for benchmarks"
 )]
 
@@ -24,17 +26,32 @@ use support::profile::TpuProfile;
 use support::proto::{XLine, XPlane, XSpace};
 
 fn main() -> io::Result<()> {
-    let mut args = std::env::args().skip(1);
-    let usage = "usage: make_profile MEGABYTES OUT.xplane.pb|OUT.trace.json";
-    let megabytes: usize = args.next().and_then(|n| n.parse().ok()).expect(usage);
-    let path = args.next().expect(usage);
-    let out = BufWriter::new(File::create(&path)?);
-    let events = if path.ends_with(".json") {
-        write_json(megabytes * 1_000_000, out)?
-    } else {
-        write_xspace(megabytes * 1_000_000, out)?
+    let usage = "usage: make_profile MEGABYTES|SCENARIO OUT.xplane.pb|OUT.trace.json";
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [what, path] = args.as_slice() else {
+        panic!("{usage}");
     };
-    let bytes = std::fs::metadata(&path)?.len();
+    let is_json = path.ends_with(".json");
+    if let Some((_, scenario)) = support::scenarios::ALL
+        .iter()
+        .find(|(name, _)| name == what)
+    {
+        let profile = scenario();
+        let bytes = if is_json {
+            support::trace_json::to_string(&profile).into_bytes()
+        } else {
+            support::xspace::to_bytes(&profile)
+        };
+        return std::fs::write(path, bytes);
+    }
+    let size = what.parse::<usize>().expect(usage) * 1_000_000;
+    let out = BufWriter::new(File::create(path)?);
+    let events = if is_json {
+        write_json(size, out)?
+    } else {
+        write_xspace(size, out)?
+    };
+    let bytes = std::fs::metadata(path)?.len();
     println!("{path}: {bytes} bytes, {events} events");
     Ok(())
 }

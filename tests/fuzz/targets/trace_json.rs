@@ -1,0 +1,13 @@
+//! Trace JSON of either dialect.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use profiler::session_builder::SessionBuilder;
+use profiler::timeline::trace_json;
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut builder = SessionBuilder::default();
+    if trace_json::read(bytes, "host", &mut builder).is_ok() {
+        tpu_tune_fuzz::analyse(builder.finish());
+    }
+});
