@@ -2,6 +2,7 @@
 //! the threads of their host, which have most of the events as in real captures.
 //!
 //! Its durations are modelled: it is no measurement and fit for no advice.
+#![allow(dead_code, reason = "each of the programs that include it uses a part")]
 
 use crate::support::profile::{Device, HostEvent, HostThread, TpuProfile, us};
 use crate::support::scenarios::long_run;
