@@ -82,15 +82,12 @@ pub trait Rule: Sync {
 
     /// The card's first sentence under `## What it does`.
     fn summary(&self) -> &'static str {
-        let after = self
+        let (_, after) = self
             .card()
             .split_once("## What it does")
-            .map_or("", |(_, rest)| rest)
-            .trim();
-        let end = after
-            .find(". ")
-            .or_else(|| after.find(".\n"))
-            .map_or(after.len(), |at| at + 1);
-        after.get(..end).unwrap_or(after)
+            .unwrap_or_default();
+        let paragraph = after.trim_start().split("\n\n").next().unwrap_or_default();
+        let end = paragraph.find(". ").map_or(paragraph.len(), |at| at + 1);
+        paragraph.get(..end).unwrap_or(paragraph).trim_end()
     }
 }

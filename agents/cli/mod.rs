@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::exit;
 
-/// Finds, quantifies and proves what makes a TPU program slow.
+/// Finds what makes a TPU program slow, and says what changing it would save.
 #[derive(Debug, Parser)]
 #[command(name = "tpu-tune", version, max_term_width = 80)]
 pub struct Cli {

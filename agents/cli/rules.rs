@@ -7,7 +7,10 @@ use anyhow::Result;
 
 use crate::cli::{Format, output};
 use crate::exit;
-use crate::render::table::{Align, Table};
+use crate::render::safe::{WIDTH, wrap};
+
+/// Where a rule's summary begins: under its name.
+const INDENT: usize = 7;
 
 /// Arguments of `rules`.
 #[derive(Debug, clap::Args)]
@@ -24,17 +27,13 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<u8> {
     match args.format {
         Format::Text => {
-            let mut table = Table::new([
-                ("code", Align::Left),
-                ("rule", Align::Left),
-                ("what it finds", Align::Left),
-            ]);
-            for rule in RULES {
-                let (code, name) = (rule.code().to_owned(), rule.name().to_owned());
-                table.row([code, name, rule.summary().to_owned()]);
-            }
             output::write(|out| {
-                table.write(out)?;
+                for rule in RULES {
+                    writeln!(out, "{}  {}", rule.code(), rule.name())?;
+                    for line in wrap(rule.summary(), WIDTH - INDENT) {
+                        writeln!(out, "{:INDENT$}{line}", "")?;
+                    }
+                }
                 writeln!(out, "\n`tpu-tune explain CODE` prints a rule's card.")
             })?;
         }
