@@ -59,10 +59,9 @@ impl StackFrames {
     pub fn resolve(&self, frame_id: u32) -> Vec<SourceLine<'_>> {
         let mut lines = Vec::new();
         let mut next = entry(&self.frames, frame_id);
-        while let Some(frame) = next {
-            if lines.len() == MAX_DEPTH {
-                break;
-            }
+        // Frames may name each other in a circle, and places that do not exist.
+        for _ in 0..MAX_DEPTH {
+            let Some(frame) = next else { break };
             if let Some(place) = entry(&self.locations, frame.location) {
                 lines.push(SourceLine {
                     file: entry(&self.files, place.file).map_or("", String::as_str),
@@ -185,6 +184,18 @@ mod tests {
             assert!(reader.line(Table::Frames, line));
         }
         reader.finish()
+    }
+
+    #[test]
+    fn a_circle_of_frames_without_places_ends() {
+        let frames = StackFrames {
+            frames: vec![StackFrame {
+                location: 9,
+                parent: 1,
+            }],
+            ..StackFrames::default()
+        };
+        assert!(frames.resolve(1).is_empty());
     }
 
     fn lines(frames: &StackFrames, id: u32) -> Vec<u32> {
