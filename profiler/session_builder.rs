@@ -39,6 +39,8 @@ pub struct SessionBuilder {
     ops: FxHashMap<OpKey, OpId>,
     modules: FxHashMap<(String, Option<u64>), ModuleId>,
     names: FxHashMap<String, NameId>,
+    devices: FxHashMap<(u32, String), usize>,
+    programs: FxHashMap<u64, ModuleId>,
     conflict: Option<(u32, String)>,
 }
 
@@ -72,7 +74,16 @@ impl SessionBuilder {
             program_id,
         });
         self.modules.insert((name.to_owned(), program_id), id);
+        if let Some(program_id) = program_id {
+            self.programs.entry(program_id).or_insert(id);
+        }
         id
+    }
+
+    /// The first module of that program id, if any.
+    #[must_use]
+    pub fn find_program(&self, program_id: u64) -> Option<ModuleId> {
+        self.programs.get(&program_id).copied()
     }
 
     /// The module of a name as traces write it: `jit_f(12190760917235803885)`.
@@ -113,8 +124,12 @@ impl SessionBuilder {
     ///
     /// The same plane with other events is a second run: [`Self::conflict`] remembers it.
     pub fn add_device(&mut self, device: Device) {
-        let same = |known: &&mut Device| known.host == device.host && known.plane == device.plane;
-        let Some(known) = self.session.devices.iter_mut().find(same) else {
+        let next = self.session.devices.len();
+        let position = *self
+            .devices
+            .entry((device.host, device.plane.clone()))
+            .or_insert(next);
+        let Some(known) = self.session.devices.get_mut(position) else {
             self.session.devices.push(device);
             return;
         };

@@ -87,3 +87,30 @@ fn every_truncation_of_a_profile_is_read_as_far_as_it_goes() {
         digest(&bytes[..cut]);
     }
 }
+
+#[test]
+fn an_array_that_every_operation_reads_costs_no_more_for_each() {
+    // 20,000 operations without a source line read one another: before the number of neighbours
+    // was bounded this took seconds for each thousand.
+    let mut text = String::from("{\"traceEvents\":[");
+    text.push_str(
+        r#"{"ph":"M","pid":3,"name":"process_name","args":{"name":"/device:TPU:0"}},
+        {"ph":"M","pid":3,"tid":3,"name":"thread_name","args":{"name":"XLA Ops"}}"#,
+    );
+    for i in 0..20_000 {
+        text.push_str(&format!(
+            r#",{{"ph":"X","pid":3,"tid":3,"ts":{i},"dur":1,"name":"add.{i}","args":{{"hlo_category":"loop fusion","long_name":"%add.{i} = f32[8]{{0}} add(f32[8]{{0}} %add.0, f32[8]{{0}} %add.0)"}}}}"#
+        ));
+    }
+    text.push_str("]}");
+    let session = read(text.as_bytes()).expect("a trace");
+    let evidence = Evidence::gather(&session, None, knowledge::chips::chips());
+    let report = Report::new(&evidence, RULES);
+    let operations: f64 = report
+        .breakdown
+        .sources
+        .iter()
+        .map(|row| row.executions_per_step)
+        .sum();
+    assert!((operations - 20_000.0).abs() < 1e-6, "{operations}");
+}

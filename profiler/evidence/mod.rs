@@ -67,6 +67,9 @@ pub struct Evidence<'s> {
     users: Vec<Vec<usize>>,
 }
 
+/// Operations that are looked at for the nearest source line.
+const MAX_NEAR: usize = 64;
+
 /// Runs of one program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModuleRuns {
@@ -196,8 +199,10 @@ impl<'s> Evidence<'s> {
             }
             let mut next = Vec::new();
             for op in ring {
-                for near in self.users_of(op).chain(self.producers_of(op)) {
-                    if !seen.contains(&near.id) && seen.len() < 64 {
+                // An array that every operation reads has no nearest user: a few will do.
+                let users = self.users_of(op).take(MAX_NEAR);
+                for near in users.chain(self.producers_of(op).take(MAX_NEAR)) {
+                    if !seen.contains(&near.id) && seen.len() < MAX_NEAR {
                         seen.push(near.id);
                         next.push(near);
                     }

@@ -99,13 +99,7 @@ pub(super) fn read_programs(plane: &Plane<'_>, builder: &mut SessionBuilder) {
         }
         let (name, program_id) = split_module_label(label);
         let program_id = program_id.unwrap_or(id.cast_unsigned());
-        let module = builder
-            .session
-            .modules
-            .iter()
-            .position(|m| m.program_id == Some(program_id));
-        if let Some(module) = module {
-            let module = module as u32;
+        if let Some(module) = builder.find_program(program_id) {
             if builder.session.modules[module as usize].name.is_empty() {
                 name.clone_into(&mut builder.session.modules[module as usize].name);
             }

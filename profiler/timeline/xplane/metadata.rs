@@ -184,13 +184,8 @@ pub(super) fn intern_op(local: u32, metadata: &Local<'_>, builder: &mut SessionB
 
 /// The module of a program id: named on the modules line, or not yet.
 pub(super) fn module_of_program(program_id: u64, builder: &mut SessionBuilder) -> u32 {
-    let known = builder
-        .session
-        .modules
-        .iter()
-        .position(|m| m.program_id == Some(program_id));
-    match known {
-        Some(index) => index as u32,
+    match builder.find_program(program_id) {
+        Some(module) => module,
         None => builder.module("", Some(program_id)),
     }
 }
