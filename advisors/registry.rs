@@ -9,19 +9,19 @@ use crate::rules;
 /// Every rule.
 pub const RULES: &[&dyn Rule] = &[
     // Capture quality.
-    &rules::capture::truncated::TruncatedCapture,
+    &rules::capture::truncated_capture::TruncatedCapture,
     &rules::capture::missing_hlo::MissingHlo,
     &rules::capture::missing_steps::MissingSteps,
     &rules::capture::asymmetric_cores::AsymmetricCores,
     &rules::capture::rates_above_peak::RatesAbovePeak,
     &rules::capture::unsteady_steps::UnsteadySteps,
     // Idle time and the host.
-    &rules::idle::device_idle::DeviceIdle,
+    &rules::idle::device_idle_between_programs::DeviceIdle,
     &rules::idle::many_small_programs::ManySmallPrograms,
     &rules::idle::compile_during_capture::CompileDuringCapture,
-    &rules::idle::input_stall::InputStall,
-    &rules::idle::idle_inside::IdleInside,
-    &rules::idle::host_reads::HostReads,
+    &rules::idle::input_or_transfer_stall::InputStall,
+    &rules::idle::idle_inside_programs::IdleInside,
+    &rules::idle::host_read_in_step::HostReads,
     // Host memory.
     &rules::memory::exposed_host_offload::ExposedHostOffload,
     // Collectives.
@@ -31,7 +31,7 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::collectives::straggler_skew::StragglerSkew,
     &rules::collectives::full_resharding::FullResharding,
     // Matmuls and kernels.
-    &rules::matmul::below_shape_limit::MatmulBelowShapeLimit,
+    &rules::matmul::matmul_below_shape_limit::MatmulBelowShapeLimit,
     &rules::matmul::f32_matmul::F32Matmul,
     &rules::matmul::mxu_padding_waste::MxuPaddingWaste,
     &rules::kernels::kernel_far_from_roof::KernelFarFromRoof,
@@ -40,18 +40,18 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::matmul::weight_bound_decode::WeightBoundDecode,
     &rules::matmul::small_expert_matmul::SmallExpertMatmul,
     // Layouts and data movement.
-    &rules::layout::copies_around_kernels::CopiesAroundKernels,
+    &rules::layout::layout_copies_around_custom_calls::CopiesAroundKernels,
     &rules::layout::whole_buffer_copy::WholeBufferCopy,
     &rules::layout::data_formatting::DataFormatting,
     &rules::layout::dus_on_minor_scan_axis::DusOnMinorScanAxis,
-    &rules::layout::stacked_copies::StackedCopies,
+    &rules::layout::stacked_copies_in_loop::StackedCopies,
     // Operations and fusion.
-    &rules::ops::scatter_gather::ScatterGather,
-    &rules::ops::sort_topk::SortTopk,
+    &rules::ops::scatter_gather_slow::ScatterGather,
+    &rules::ops::sort_topk_sampling::SortTopk,
     &rules::ops::tiny_ops_loop::TinyOpsLoop,
-    &rules::ops::elementwise_chains::ElementwiseChains,
-    &rules::ops::casts::Casts,
-    &rules::ops::random_numbers::RandomNumbers,
+    &rules::ops::unfused_elementwise_chains::ElementwiseChains,
+    &rules::ops::casts_of_their_own::Casts,
+    &rules::ops::random_number_cost::RandomNumbers,
     // Memory.
     &rules::memory::remat_with_free_hbm::RematWithFreeHbm,
     &rules::memory::memory_near_limit::MemoryNearLimit,

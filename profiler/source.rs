@@ -3,6 +3,7 @@
 //! Formats are told by content, never by name. Nothing is ever written. Of a directory, the
 //! newest run is read; all hosts of that run are merged.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
 use std::ops::Deref;
@@ -173,7 +174,30 @@ pub fn load(paths: &[PathBuf], options: &LoadOptions) -> Result<Session, LoadErr
     if let Some((host, plane)) = builder.conflict() {
         return Err(LoadError::TwoRuns { plane, host });
     }
+    warn_of_strangers(&mut builder.session);
     Ok(builder.finish())
+}
+
+/// Hosts of one run run the same programs, but for pipelines whose stages differ.
+fn warn_of_strangers(session: &mut Session) {
+    let mut programs: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
+    for device in &session.devices {
+        let ran = programs.entry(device.host).or_default();
+        let modules = device
+            .modules
+            .id
+            .iter()
+            .filter_map(|id| session.modules.get(*id as usize));
+        ran.extend(modules.map(|module| module.name.as_str()));
+    }
+    let mut hosts = programs.values().filter(|ran| !ran.is_empty());
+    let Some(first) = hosts.next() else { return };
+    if hosts.any(|ran| ran.is_disjoint(first)) {
+        session.notes.warn(
+            "no-common-program",
+            "hosts in these inputs ran no program in common: if they are two runs, compare them with `tpu-tune diff A B`",
+        );
+    }
 }
 
 fn unreadable(path: &Path, error: std::io::Error) -> LoadError {

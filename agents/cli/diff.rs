@@ -120,7 +120,8 @@ impl Args {
             chip: self.chip,
             strict: self.strict,
         };
-        let session = input.load()?;
+        let mut session = input.load()?;
+        input.price_if_hlo_alone(&mut session)?;
         input.refuse_foreign(&session)?;
         input.warn(&session);
         Ok((session, input))

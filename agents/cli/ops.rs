@@ -65,7 +65,8 @@ enum Sort {
 /// # Errors
 /// On bad input, or when no operation ran.
 pub fn run(args: &Args) -> Result<u8> {
-    let session = args.input.load()?;
+    let mut session = args.input.load()?;
+    args.input.price_if_hlo_alone(&mut session)?;
     args.input.refuse_foreign(&session)?;
     args.input.warn(&session);
     let evidence = args.input.evidence(&session);

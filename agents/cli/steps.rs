@@ -27,7 +27,8 @@ pub struct Args {
 /// # Errors
 /// On bad input, or when there is nothing to take steps from.
 pub fn run(args: &Args) -> Result<u8> {
-    let session = args.input.load()?;
+    let mut session = args.input.load()?;
+    args.input.price_if_hlo_alone(&mut session)?;
     args.input.refuse_foreign(&session)?;
     args.input.warn(&session);
     let evidence = args.input.evidence(&session);

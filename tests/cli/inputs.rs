@@ -178,6 +178,34 @@ fn two_runs_at_once_are_sent_to_diff() {
 }
 
 #[test]
+fn hosts_without_a_common_program_are_doubted() {
+    let folder = Folder::with(&scenarios::host_offload());
+    let other = scenarios::healthy().on_host(1);
+    folder.write("other.xplane.pb", &xspace::to_bytes(&other));
+    let both = ["analyze", "run.xplane.pb", "other.xplane.pb"];
+    let warned = folder.run(&both).ok();
+    assert!(warned.contains("no program in common"), "{warned}");
+    let [first, second] = scenarios::two_hosts();
+    folder.write("h0.xplane.pb", &xspace::to_bytes(&first));
+    folder.write("h1.xplane.pb", &xspace::to_bytes(&second));
+    let one_run = folder
+        .run(&["analyze", "h0.xplane.pb", "h1.xplane.pb"])
+        .ok();
+    assert!(!one_run.contains("no program in common"), "{one_run}");
+}
+
+#[test]
+fn a_program_alone_has_operations_and_steps_for_a_named_chip() {
+    let program = fixture("hlo/decode_v6e.after_optimizations.txt");
+    let program = program.to_str().expect("UTF-8");
+    let folder = Folder::new();
+    for command in ["ops", "steps", "analyze"] {
+        folder.run(&[command, program]).refused(&["--chip"]);
+        folder.run(&[command, program, "--chip", "v6e"]).ok();
+    }
+}
+
+#[test]
 fn of_a_log_directory_the_newest_run_is_read_or_the_one_that_was_named() {
     let folder = Folder::new();
     let old = xspace::to_bytes(&scenarios::healthy());

@@ -1,27 +1,12 @@
 //! Kernels, and attention without one.
 
+use advisors::Severity;
 use advisors::finding::Basis;
-use advisors::{Finding, Severity};
 
-use crate::rules::{findings, report};
+use crate::rules::{close, findings, report, said, saving};
 use crate::support::chip::Chip;
 use crate::support::profile::{Op, TpuProfile, us};
 use crate::support::scenarios;
-
-fn saving(finding: &Finding) -> &advisors::finding::Saving {
-    finding.saving.as_ref().expect("a saving")
-}
-
-fn close(got: f64, want: f64, relative: f64, what: &str) {
-    assert!(
-        (got - want).abs() <= relative * want.abs(),
-        "{what}: got {got}, want {want}"
-    );
-}
-
-fn said(finding: &Finding) -> String {
-    serde_json::to_string(finding).expect("a finding is plain data")
-}
 
 #[test]
 fn a_healthy_run_has_no_finding_about_kernels() {

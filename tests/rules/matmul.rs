@@ -1,27 +1,11 @@
 //! Matmuls: shape, element type, padding, weights.
 
-use advisors::{Finding, Severity};
+use advisors::Severity;
 
 use crate::rules::by_hand::{Line, report_of, session_with_hlo, straight};
-use crate::rules::{findings, report};
+use crate::rules::{close, findings, report, said, saving};
 use crate::support::profile::{TpuProfile, us};
 use crate::support::{fixture_text, scenarios};
-
-fn saving(finding: &Finding) -> &advisors::finding::Saving {
-    finding.saving.as_ref().expect("a saving")
-}
-
-fn close(got: f64, want: f64, relative: f64, what: &str) {
-    assert!(
-        (got - want).abs() <= relative * want.abs(),
-        "{what}: got {got}, want {want}"
-    );
-}
-
-/// Everything that a finding says, as one text.
-fn said(finding: &Finding) -> String {
-    serde_json::to_string(finding).expect("a finding is plain data")
-}
 
 const RULES: [&str; 5] = [
     "matmul-below-shape-limit",

@@ -47,3 +47,21 @@ pub(crate) fn findings<'r>(report: &'r Report, rule: &str) -> Vec<&'r Finding> {
         .filter(|finding| finding.rule == rule)
         .collect()
 }
+
+/// A finding's saving.
+pub(crate) fn saving(finding: &Finding) -> &advisors::finding::Saving {
+    finding.saving.as_ref().expect("a saving")
+}
+
+/// Within that part of what was wanted.
+pub(crate) fn close(got: f64, want: f64, relative: f64, what: &str) {
+    assert!(
+        (got - want).abs() <= relative * want.abs(),
+        "{what}: got {got}, want {want}"
+    );
+}
+
+/// Everything that a finding says, as one text.
+pub(crate) fn said(finding: &Finding) -> String {
+    serde_json::to_string(finding).expect("a finding is plain data")
+}

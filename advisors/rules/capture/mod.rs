@@ -5,7 +5,7 @@ pub mod asymmetric_cores;
 pub mod missing_hlo;
 pub mod missing_steps;
 pub mod rates_above_peak;
-pub mod truncated;
+pub mod truncated_capture;
 pub mod unsteady_steps;
 
 use knowledge::advice::AdviceKind;

@@ -4,10 +4,10 @@
 //! Causes too small for a finding of their own are left to `device_idle`.
 
 pub mod compile_during_capture;
-pub mod device_idle;
-pub mod host_reads;
-pub mod idle_inside;
-pub mod input_stall;
+pub mod device_idle_between_programs;
+pub mod host_read_in_step;
+pub mod idle_inside_programs;
+pub mod input_or_transfer_stall;
 pub mod many_small_programs;
 
 use profiler::evidence::host::BetweenIdle;

@@ -1,9 +1,9 @@
 //! Layouts and data movement: copies, transposes, reshapes, pads.
 
-pub mod copies_around_kernels;
 pub mod data_formatting;
 pub mod dus_on_minor_scan_axis;
-pub mod stacked_copies;
+pub mod layout_copies_around_custom_calls;
+pub mod stacked_copies_in_loop;
 pub mod whole_buffer_copy;
 
 pub(crate) mod exhibits;

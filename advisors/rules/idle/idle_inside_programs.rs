@@ -28,7 +28,7 @@ impl Rule for IdleInside {
     }
 
     fn card(&self) -> &'static str {
-        include_str!("idle_inside.md")
+        include_str!("idle_inside_programs.md")
     }
 
     fn check(&self, context: &Context<'_>) -> Vec<Draft> {

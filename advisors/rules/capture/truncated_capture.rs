@@ -32,7 +32,7 @@ impl Rule for TruncatedCapture {
     }
 
     fn card(&self) -> &'static str {
-        include_str!("truncated.md")
+        include_str!("truncated_capture.md")
     }
 
     fn check(&self, context: &Context<'_>) -> Vec<Draft> {

@@ -30,7 +30,7 @@ impl Rule for ScatterGather {
     }
 
     fn card(&self) -> &'static str {
-        include_str!("scatter_gather.md")
+        include_str!("scatter_gather_slow.md")
     }
 
     fn check(&self, context: &Context<'_>) -> Vec<Draft> {

@@ -25,7 +25,7 @@ impl Rule for CopiesAroundKernels {
     }
 
     fn card(&self) -> &'static str {
-        include_str!("copies_around_kernels.md")
+        include_str!("layout_copies_around_custom_calls.md")
     }
 
     fn check(&self, context: &Context<'_>) -> Vec<Draft> {

@@ -21,7 +21,7 @@ impl Rule for InputStall {
     }
 
     fn card(&self) -> &'static str {
-        include_str!("input_stall.md")
+        include_str!("input_or_transfer_stall.md")
     }
 
     fn check(&self, context: &Context<'_>) -> Vec<Draft> {

@@ -22,7 +22,7 @@ impl Rule for HostReads {
     }
 
     fn card(&self) -> &'static str {
-        include_str!("host_reads.md")
+        include_str!("host_read_in_step.md")
     }
 
     fn check(&self, context: &Context<'_>) -> Vec<Draft> {

@@ -9,7 +9,7 @@ use crate::rule::{Context, Rule};
 use crate::rules::layout::exhibits::share_of_step;
 use crate::rules::layout::group::{Group, groups, origin, times, worthwhile};
 use crate::rules::layout::movers::operand_arrays;
-use crate::rules::ops::scatter_gather::is_scatters_sort;
+use crate::rules::ops::scatter_gather_slow::is_scatters_sort;
 
 /// See the card.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Rule for SortTopk {
     }
 
     fn card(&self) -> &'static str {
-        include_str!("sort_topk.md")
+        include_str!("sort_topk_sampling.md")
     }
 
     fn check(&self, context: &Context<'_>) -> Vec<Draft> {

@@ -23,7 +23,7 @@ impl Rule for StackedCopies {
     }
 
     fn card(&self) -> &'static str {
-        include_str!("stacked_copies.md")
+        include_str!("stacked_copies_in_loop.md")
     }
 
     fn check(&self, context: &Context<'_>) -> Vec<Draft> {

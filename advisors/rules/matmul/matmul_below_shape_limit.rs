@@ -34,7 +34,7 @@ impl Rule for MatmulBelowShapeLimit {
     }
 
     fn card(&self) -> &'static str {
-        include_str!("below_shape_limit.md")
+        include_str!("matmul_below_shape_limit.md")
     }
 
     fn check(&self, context: &Context<'_>) -> Vec<Draft> {

@@ -23,7 +23,7 @@ impl Rule for DeviceIdle {
     }
 
     fn card(&self) -> &'static str {
-        include_str!("device_idle.md")
+        include_str!("device_idle_between_programs.md")
     }
 
     fn check(&self, context: &Context<'_>) -> Vec<Draft> {

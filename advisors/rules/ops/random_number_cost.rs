@@ -29,7 +29,7 @@ impl Rule for RandomNumbers {
     }
 
     fn card(&self) -> &'static str {
-        include_str!("random_numbers.md")
+        include_str!("random_number_cost.md")
     }
 
     fn check(&self, context: &Context<'_>) -> Vec<Draft> {

@@ -32,7 +32,7 @@ impl Rule for ElementwiseChains {
     }
 
     fn card(&self) -> &'static str {
-        include_str!("elementwise_chains.md")
+        include_str!("unfused_elementwise_chains.md")
     }
 
     fn check(&self, context: &Context<'_>) -> Vec<Draft> {

@@ -26,7 +26,7 @@ impl Rule for Casts {
     }
 
     fn card(&self) -> &'static str {
-        include_str!("casts.md")
+        include_str!("casts_of_their_own.md")
     }
 
     fn check(&self, context: &Context<'_>) -> Vec<Draft> {
