@@ -1,6 +1,7 @@
 //! The suite: behaviour through public interfaces.
 
 mod cli;
+mod compiler;
 mod layering;
 mod real_profiles;
 mod robustness;

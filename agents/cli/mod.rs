@@ -135,8 +135,16 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn complain(message: &str) {
     use std::io::Write as _;
     let style = anstyle::AnsiColor::Red.on_default().bold();
-    let message = crate::render::safe::clean(message);
-    let _ = writeln!(anstream::stderr(), "{style}error{style:#}: {message}");
+    let mut lines = message
+        .lines()
+        .map(crate::render::safe::clean)
+        .filter(|line| !line.trim().is_empty());
+    let first = lines.next().unwrap_or_default();
+    let mut stderr = anstream::stderr();
+    let _ = writeln!(stderr, "{style}error{style:#}: {first}");
+    for line in lines {
+        let _ = writeln!(stderr, "       {line}");
+    }
 }
 
 /// `tpu-tune ops … | head` is not an error.

@@ -33,6 +33,16 @@ pub fn python() -> PathBuf {
     python
 }
 
+/// The folder of the TPU compiler that is installed with the peers.
+pub fn libtpu() -> PathBuf {
+    let lib = venv().join("lib");
+    let found = lib.read_dir().expect("a venv has lib/").find_map(|entry| {
+        let folder = entry.ok()?.path().join("site-packages/libtpu");
+        folder.is_dir().then_some(folder)
+    });
+    found.unwrap_or_else(|| panic!("no libtpu in {}: run tests/setup", lib.display()))
+}
+
 /// What XProf makes of a session of one or more XSpace files: see
 /// `tests/peers/xprof_figures.py` for the shape.
 pub fn xprof_figures(paths: &[&Path]) -> Value {
