@@ -9,11 +9,14 @@
 //! for one bad part: what could not be read is in the [`note::Notes`].
 
 pub mod chip;
+pub mod compiler;
 pub mod diff;
+pub mod emit;
 pub mod evidence;
 pub mod intervals;
 pub mod memory;
 pub mod note;
+pub mod prediction;
 pub mod program;
 pub mod roofline_session;
 pub mod session;
