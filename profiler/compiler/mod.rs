@@ -11,9 +11,13 @@
 pub mod compiled;
 pub mod dump;
 mod ffi;
+pub mod ici;
 pub mod options;
 pub mod pjrt;
+pub mod predicted_session;
+pub mod pricer;
 pub mod program_file;
 pub mod protocol;
+pub mod roofline;
 pub mod target;
 pub mod worker;
