@@ -1,0 +1,6 @@
+//! Programs that the TPU compiler made, priced.
+
+pub mod calibration;
+pub mod cost_model;
+pub mod fit;
+pub mod pricer;
