@@ -8,9 +8,12 @@
 //! memory, so it is loaded in worker processes only ([`worker`]); who starts them, limits them and
 //! keeps their results is `agents`' business.
 
+pub mod calibration;
 pub mod compiled;
+pub mod cost_model;
 pub mod dump;
 mod ffi;
+pub mod fit;
 pub mod ici;
 pub mod options;
 pub mod pjrt;
