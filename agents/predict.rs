@@ -1,16 +1,29 @@
 //! A program file and a target become a predicted session.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use profiler::compiler::calibrated::Calibrated;
+use profiler::compiler::calibration::Calibration;
 use profiler::compiler::compiled::Compiled;
+use profiler::compiler::cost_model::CostModel;
+use profiler::compiler::cost_model::program_price::ProgramPrice;
+use profiler::compiler::ici::{Ici, Topology};
 use profiler::compiler::options::CompileOptions;
+use profiler::compiler::predicted_session::Settings;
 use profiler::compiler::program_file::{ProgramFile, ProgramKind};
 use profiler::compiler::target::Target;
+use profiler::diff::without_layout;
+use profiler::program::shape::MemorySpace;
+use profiler::units::Bytes;
 use profiler::note::Notes;
+use profiler::prediction::Provenance;
+use profiler::session::{Format, Input, Session, SessionProgram};
 use profiler::program::{Program, parse_module, read_hlo_proto};
 
+use crate::compiler::error::CompileError;
 use crate::compiler::{Compiler, CompilerArgs};
 
 /// What a program is compiled for and how.
@@ -51,12 +64,43 @@ pub struct Scheduled {
     pub path: PathBuf,
     /// What it was written in.
     pub kind: ProgramKind,
+    /// Its size as stored.
+    pub stored_bytes: u64,
     /// What the compiler made of it; none where the file was its output already.
     pub compiled: Option<Compiled>,
     /// The schedule.
     pub program: Program,
     /// What could not be read.
     pub notes: Notes,
+}
+
+/// The compiler, looked for when it is needed first: what is compiled already needs none.
+pub struct Lazy<'a> {
+    args: &'a CompilerArgs,
+    compiler: OnceCell<Compiler>,
+}
+
+impl<'a> Lazy<'a> {
+    /// Nothing is looked for yet.
+    #[must_use]
+    pub fn new(args: &'a CompilerArgs) -> Self {
+        Self {
+            args,
+            compiler: OnceCell::new(),
+        }
+    }
+
+    /// The compiler.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn get(&self) -> Result<&Compiler, CompileError> {
+        if let Some(compiler) = self.compiler.get() {
+            return Ok(compiler);
+        }
+        let compiler = Compiler::open(self.args)?;
+        Ok(self.compiler.get_or_init(|| compiler))
+    }
 }
 
 /// Reads a program file.
@@ -78,6 +122,7 @@ pub fn schedule(
     compiler: impl FnOnce() -> Result<Compiler>,
 ) -> Result<Scheduled> {
     let file = read_program(path)?;
+    let stored_bytes = std::fs::metadata(path).map_or(0, |meta| meta.len());
     let hlo = match file.kind {
         ProgramKind::HloText => Some(parse_module(&String::from_utf8_lossy(&file.code))),
         ProgramKind::HloProto => Some(read_hlo_proto(&file.code)),
@@ -89,23 +134,175 @@ pub fn schedule(
         return Ok(Scheduled {
             path: path.to_owned(),
             kind: file.kind,
+            stored_bytes,
             compiled: None,
             program,
             notes,
         });
     }
     let options = options(&file, args).with_context(|| path.display().to_string())?;
-    let compiled = compiler()?
-        .compile(&file, &args.target, &options)
-        .map_err(|error| anyhow!(error).context(path.display().to_string()))?;
+    let shown = path.display();
+    let compiled = match compiler.get()?.compile(&file, &args.target, &options) {
+        Err(CompileError::OutOfHbm { message, hlo }) => {
+            bail!("{shown} {}", too_large(&args.target, &message, &hlo))
+        }
+        outcome => outcome.with_context(|| shown.to_string())?,
+    };
     let (program, notes) = read_hlo_proto(&compiled.hlo);
     Ok(Scheduled {
         path: path.to_owned(),
         kind: file.kind,
+        stored_bytes,
         compiled: Some(compiled),
         program,
         notes,
     })
+}
+
+/// A compiled program with its predicted session.
+#[derive(Debug)]
+pub struct Predicted {
+    /// The session: one run on one device.
+    pub session: Session,
+    /// What was compiled, if it was.
+    pub compiled: Option<Compiled>,
+    /// Its time on the device by kinds of operation, collectives apart: what the error band of a
+    /// comparison is made from.
+    pub device: ProgramPrice,
+}
+
+/// The calibration for a target and a build of the compiler.
+#[must_use]
+pub fn calibration(target: &Target, compiled: Option<&Compiled>) -> Calibration {
+    let of_chip = knowledge::calibration::calibration(target.generation);
+    let build = compiled.map_or("", |compiled| compiled.build.libtpu.as_str());
+    of_chip.for_build(build)
+}
+
+/// Predicts one run of a scheduled program.
+#[must_use]
+pub fn predict(scheduled: Scheduled, target: &Target) -> Predicted {
+    let Scheduled {
+        path,
+        kind,
+        stored_bytes,
+        compiled,
+        program,
+        notes,
+    } = scheduled;
+    let facts = knowledge::chips::chip(target.generation);
+    let calibration = calibration(target, compiled.as_ref());
+    let grid: Vec<u64> = target.grid.iter().map(|side| u64::from(*side)).collect();
+    let prices = Calibrated {
+        facts,
+        calibration: &calibration,
+        ici: Ici::new(
+            facts,
+            knowledge::ici::calibration(target.generation),
+            Topology::new(facts, &grid),
+        ),
+    };
+    let device = CostModel::new(&program, facts, &calibration).total();
+    let settings = Settings {
+        provenance: Provenance {
+            compiler: compiled
+                .as_ref()
+                .map(|compiled| {
+                    format!(
+                        "libtpu {} (PJRT {})",
+                        compiled.build.libtpu, compiled.build.pjrt
+                    )
+                })
+                .unwrap_or_default(),
+            target: format!("{target} ({})", target.topology()),
+            prices: words(&calibration, compiled.as_ref()),
+            is_lower_bound: false,
+        },
+        hbm_gb_per_s: Some(facts.hbm_gb_per_s_per_chip.value * calibration.constants.hbm),
+        ..Settings::default()
+    };
+    let mut session = Session::default();
+    session.inputs.push(Input {
+        path,
+        format: match kind {
+            ProgramKind::HloProto => Format::HloProto,
+            ProgramKind::HloText => Format::HloText,
+            _ => Format::StableHlo,
+        },
+        stored_bytes,
+    });
+    session.programs.push(SessionProgram {
+        module: None,
+        program,
+    });
+    session.notes.merge(notes);
+    profiler::compiler::predicted_session::predict(&mut session, facts, &prices, &settings);
+    Predicted {
+        session,
+        compiled,
+        device,
+    }
+}
+
+/// What stands behind the times, in words.
+fn words(calibration: &Calibration, compiled: Option<&Compiled>) -> String {
+    let accuracy = &calibration.accuracy;
+    let mut words = if calibration.measured {
+        format!(
+            "calibrated on {} measured programs, median error {:.1} % where left out",
+            accuracy.programs,
+            100.0 * accuracy.median_error
+        )
+    } else {
+        format!(
+            "{} was not measured: the constants of v6e stand in, with bands twice as wide",
+            calibration.generation.name()
+        )
+    };
+    let build = compiled.map(|compiled| compiled.build.libtpu.as_str());
+    if build.is_none_or(|build| !calibration.libtpu_builds.iter().any(|known| known == build)) {
+        words.push_str("; no calibration covers this build of the compiler: bands are wider");
+    }
+    words
+}
+
+/// How much a program needs too much, and what for.
+fn too_large(target: &Target, message: &str, hlo: &[u8]) -> String {
+    /// Buffers that are named.
+    const SHOWN: usize = 5;
+    let usable = knowledge::chips::chip(target.generation).hbm_usable_bytes_per_device();
+    let (program, _) = read_hlo_proto(hlo);
+    let peak = program
+        .buffers
+        .as_ref()
+        .and_then(|buffers| buffers.peak(MemorySpace::Hbm, &program));
+    let Some(peak) = peak else {
+        return format!("does not fit in HBM of {target}: {message}");
+    };
+    let needed = peak.total();
+    let mut words = format!(
+        "does not fit in HBM of {target}: a device needs {needed} and a program may use {}, {} too much",
+        Bytes(usable),
+        Bytes(needed.0.saturating_sub(usable))
+    );
+    let mut live: Vec<_> = peak.live.iter().collect();
+    live.sort_by_key(|buffer| std::cmp::Reverse(buffer.size));
+    words.push_str("\nthe largest buffers that live when it needs most:");
+    for buffer in live.iter().take(SHOWN) {
+        let name = buffer.op.and_then(|op| program.get(op));
+        let name = name.map_or("?", |instruction| instruction.name.as_str());
+        let shape = buffer.shape.as_ref().map(ToString::to_string);
+        let shape = without_layout(&shape.unwrap_or_default());
+        words.push_str(&format!("\n  {:>10}  {name} {shape}", buffer.size.to_string()));
+        if buffer.unpadded < buffer.size {
+            words.push_str(&format!(", {} without what tiles add", buffer.unpadded));
+        }
+    }
+    if let Some(rest) = live.len().checked_sub(SHOWN).filter(|rest| *rest > 0) {
+        words.push_str(&format!("\n  and {rest} more"));
+    }
+    words.push_str(&format!("\nthe compiler says: {message}"));
+    words
 }
 
 fn options(file: &ProgramFile, args: &CompileArgs) -> Result<CompileOptions> {

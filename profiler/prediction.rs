@@ -124,10 +124,13 @@ impl Prediction {
     /// The time of the program that takes the most, with its band: what a step takes.
     #[must_use]
     pub fn step(&self) -> Option<Band> {
-        let longest = self
-            .runs
-            .iter()
-            .reduce(|best, next| if next.time.time_ps > best.time.time_ps { next } else { best });
+        let longest = self.runs.iter().reduce(|best, next| {
+            if next.time.time_ps > best.time.time_ps {
+                next
+            } else {
+                best
+            }
+        });
         longest.map(|run| run.time)
     }
 }

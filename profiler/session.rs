@@ -44,6 +44,8 @@ pub enum Format {
     HloText,
     /// `HloProto` or `HloModuleProto`.
     HloProto,
+    /// StableHLO, compiled on the way.
+    StableHlo,
 }
 
 impl Format {
@@ -56,6 +58,7 @@ impl Format {
             Self::Kineto => "Kineto JSON",
             Self::HloText => "HLO text",
             Self::HloProto => "HLO proto",
+            Self::StableHlo => "StableHLO",
         }
     }
 }

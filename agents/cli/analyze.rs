@@ -5,6 +5,7 @@ use std::io::Write as _;
 use advisors::registry::RULES;
 use advisors::{Report, Severity};
 use anyhow::{Result, bail};
+use profiler::evidence::Evidence;
 
 use crate::cli::input::InputArgs;
 use crate::cli::{ReportFormat, output};
@@ -17,9 +18,16 @@ pub struct Args {
     #[command(flatten)]
     input: InputArgs,
 
+    #[command(flatten)]
+    shown: ReportArgs,
+}
+
+/// How a report is shown.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ReportArgs {
     /// How the report is written.
     #[arg(long, value_enum, default_value_t)]
-    format: ReportFormat,
+    pub(crate) format: ReportFormat,
 
     /// Exit with 1 when a finding is at least this severe (high, medium, low, info) or is
     /// expected to save at least this much of a step (2ms, 5%).
@@ -103,25 +111,40 @@ pub fn run(args: &Args) -> Result<u8> {
         );
     }
     let report = Report::new(&evidence, RULES);
-    match args.format {
-        ReportFormat::Text => {
-            output::write(|out| render::text::report(out, &report, args.verbose))?;
-        }
-        ReportFormat::Json => output::json(&report)?,
-        ReportFormat::Markdown => {
-            output::write(|out| render::markdown::report(out, &report, args.verbose))?;
-        }
-        ReportFormat::Sarif => {
-            let root = args.source_root.as_deref();
-            output::json(&render::sarif::log(&report, RULES, root))?;
-        }
-        ReportFormat::Html => {
-            let page = web::report_html(&report, Some(&evidence));
-            output::write(|out| out.write_all(page.as_bytes()))?;
+    args.shown.write(&report, &evidence)?;
+    Ok(args.shown.exit_code(&report))
+}
+
+impl ReportArgs {
+    /// Writes a report in the form that was asked for.
+    ///
+    /// # Errors
+    /// When standard output fails.
+    pub(crate) fn write(&self, report: &Report, evidence: &Evidence<'_>) -> Result<()> {
+        match self.format {
+            ReportFormat::Text => {
+                output::write(|out| render::text::report(out, report, self.verbose))
+            }
+            ReportFormat::Json => output::json(report),
+            ReportFormat::Markdown => {
+                output::write(|out| render::markdown::report(out, report, self.verbose))
+            }
+            ReportFormat::Sarif => {
+                let root = self.source_root.as_deref();
+                output::json(&render::sarif::log(report, RULES, root))
+            }
+            ReportFormat::Html => {
+                let page = web::report_html(report, Some(evidence));
+                output::write(|out| out.write_all(page.as_bytes()))
+            }
         }
     }
-    let reached = args
-        .fail_on
-        .is_some_and(|threshold| threshold.is_reached(&report));
-    Ok(if reached { exit::FINDINGS } else { exit::OK })
+
+    /// Whether a finding reached `--fail-on`.
+    pub(crate) fn exit_code(&self, report: &Report) -> u8 {
+        let reached = self
+            .fail_on
+            .is_some_and(|threshold| threshold.is_reached(report));
+        if reached { exit::FINDINGS } else { exit::OK }
+    }
 }

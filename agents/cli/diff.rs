@@ -45,6 +45,13 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
 
+    #[command(flatten)]
+    tables: Tables,
+}
+
+/// What the tables of a comparison show.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Tables {
     /// What operations are grouped by.
     #[arg(long, value_enum, default_value_t)]
     by: By,
@@ -142,6 +149,17 @@ impl Args {
         for caveat in &diff.caveats {
             page.item(format!("mind: {caveat}"));
         }
+        self.tables.show(&mut page, diff);
+        page.sentence(
+            "Times are ms of self time a step, mean over cores, and all rows add up. One capture of each run says nothing of how runs differ from each other: repeat both before you rely on a difference.",
+        );
+        page
+    }
+}
+
+impl Tables {
+    /// Adds the tables to a page, and how operations were matched.
+    pub(crate) fn show(&self, page: &mut Page, diff: &Diff) {
         page.heading(format!("Where the difference is, by {}", self.by.name()));
         page.table(self.groups(diff));
         page.heading("Operations, the largest change first");
@@ -153,10 +171,6 @@ impl Args {
             }
         }
         page.sentence(matching(diff));
-        page.sentence(
-            "Times are ms of self time a step, mean over cores, and all rows add up. One capture of each run says nothing of how runs differ from each other: repeat both before you rely on a difference.",
-        );
-        page
     }
 
     fn shown(&self, of: usize) -> usize {

@@ -2,7 +2,7 @@
 //! compiler planned it.
 
 mod chart;
-mod programs;
+pub(super) mod programs;
 
 use anyhow::{Result, bail};
 use profiler::memory::MemoryTimeline;

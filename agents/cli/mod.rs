@@ -1,6 +1,7 @@
 //! The command line: one file a command.
 
 pub mod analyze;
+pub mod compare;
 pub mod compile_worker;
 pub mod diff;
 pub mod doctor;
@@ -47,6 +48,8 @@ enum Command {
     Rules(rules::Args),
     /// Predict how a program will run on a TPU: compile it, no TPU needed.
     Predict(predict::Args),
+    /// Compare two programs that are compiled for the same target.
+    Compare(compare::Args),
     /// List what programs can be compiled for.
     Targets(targets::Args),
     /// Check what this machine has: Python, the TPU compiler; fetch the latter.
@@ -117,6 +120,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Rules(args) => rules::run(&args),
         Command::Predict(args) => predict::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Targets(args) => targets::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::CompileWorker(args) => compile_worker::run(&args),

@@ -1,13 +1,23 @@
 //! `tpu-tune predict`: what a program will do on a TPU, before it ever ran on one.
 
+use std::fs;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
-use anyhow::Result;
+use advisors::Report;
+use advisors::registry::RULES;
+use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum;
+use profiler::emit;
+use profiler::evidence::Evidence;
+use profiler::session::Session;
 
+use crate::cli::analyze::ReportArgs;
+use crate::cli::memory::programs;
 use crate::cli::{ReportFormat, output};
-use crate::compiler::Compiler;
 use crate::exit;
-use crate::predict::{CompileArgs, schedule};
+use crate::predict::{CompileArgs, Lazy, predict, schedule};
+use crate::render::page::Page;
 
 /// Arguments of `predict`.
 #[derive(Debug, clap::Args)]
@@ -19,9 +29,25 @@ pub struct Args {
     #[command(flatten)]
     compile: CompileArgs,
 
-    /// How the report is written.
-    #[arg(long, value_enum, default_value_t)]
-    format: ReportFormat,
+    #[command(flatten)]
+    shown: ReportArgs,
+
+    /// Write the predicted profile instead of the report: xplane for XProf, trace for Perfetto.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    emit: Option<Emit>,
+
+    /// File to write the predicted profile to [default: standard output].
+    #[arg(long, short, value_name = "FILE", requires = "emit")]
+    output: Option<PathBuf>,
+}
+
+/// Forms of a predicted profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Emit {
+    /// XSpace: `*.xplane.pb`.
+    Xplane,
+    /// Chrome trace JSON.
+    Trace,
 }
 
 /// Runs the command.
@@ -29,17 +55,56 @@ pub struct Args {
 /// # Errors
 /// When the program cannot be compiled, or the result cannot be written.
 pub fn run(args: &Args) -> Result<u8> {
-    let open = || Ok(Compiler::open(&args.compile.compiler)?);
-    let scheduled = schedule(&args.program, &args.compile, open)?;
+    let compiler = Lazy::new(&args.compile.compiler);
+    let scheduled = schedule(&args.program, &args.compile, &compiler)?;
+    let predicted = predict(scheduled, &args.compile.target);
+    let session = &predicted.session;
+    if let Some(form) = args.emit {
+        args.emit(session, form)?;
+        return Ok(exit::OK);
+    }
+    let chip = Some(args.compile.target.generation);
+    let evidence = Evidence::gather(session, chip, knowledge::chips::chips());
+    let report = Report::new(&evidence, RULES);
+    args.shown.write(&report, &evidence)?;
+    if args.shown.format == ReportFormat::Text {
+        memory(session)?;
+    }
+    Ok(args.shown.exit_code(&report))
+}
+
+/// Adds what is live when memory is fullest.
+fn memory(session: &Session) -> Result<()> {
+    const BUFFERS: usize = 5;
+    let planned = programs::planned(session);
+    if planned.is_empty() {
+        return Ok(());
+    }
+    let mut page = Page::new();
+    programs::page(&mut page, &planned, None, BUFFERS)?;
     output::write(|out| {
-        use std::io::Write as _;
-        writeln!(
-            out,
-            "{} ops {:?} {:?}",
-            scheduled.program.len(),
-            scheduled.compiled.map(|c| (c.memory, c.flops, c.build)),
-            args.format
-        )
-    })?;
-    Ok(exit::OK)
+        writeln!(out)?;
+        page.write_text(out)
+    })
+}
+
+impl Args {
+    fn emit(&self, session: &Session, form: Emit) -> Result<()> {
+        let bytes = match form {
+            Emit::Xplane => emit::xplane(session),
+            Emit::Trace => emit::trace_json(session),
+        };
+        match &self.output {
+            Some(path) => fs::write(path, bytes)
+                .with_context(|| format!("cannot write {}", path.display())),
+            None if std::io::stdout().is_terminal() => {
+                bail!("a profile is not for a terminal: name a file with --output")
+            }
+            None => {
+                let mut out = std::io::stdout().lock();
+                out.write_all(&bytes)?;
+                Ok(out.flush()?)
+            }
+        }
+    }
 }

@@ -106,7 +106,10 @@ impl Spread {
     /// The spread of a program that spends these shares of its time in these kinds.
     #[must_use]
     pub fn of_shares(&self, kinds: &BTreeMap<OpKind, f64>) -> f64 {
-        kinds.iter().map(|(kind, share)| share * self.of(*kind)).sum()
+        kinds
+            .iter()
+            .map(|(kind, share)| share * self.of(*kind))
+            .sum()
     }
 
     /// The spread of the ratio of two such programs.
@@ -121,7 +124,10 @@ impl Spread {
             &[OpKind::Kernel, OpKind::Collective],
         ];
         let differing = groups.iter().filter_map(|group| {
-            let difference: f64 = group.iter().map(|k| share(one, *k) - share(other, *k)).sum();
+            let difference: f64 = group
+                .iter()
+                .map(|k| share(one, *k) - share(other, *k))
+                .sum();
             Some(difference.abs() * self.of(*group.first()?))
         });
         self.ratio_floor + differing.sum::<f64>()

@@ -92,7 +92,11 @@ impl ProgramWork {
     /// The work of a program on a device of that chip: what [`crate::compiler::fit`] fits to.
     #[must_use]
     pub fn of(program: &Program, facts: &ChipFacts) -> Self {
-        works(program, &mut cost::CostModel::new(program), &Rates::of(facts))
+        works(
+            program,
+            &mut cost::CostModel::new(program),
+            &Rates::of(facts),
+        )
     }
 }
 
@@ -136,9 +140,12 @@ pub fn time_of(work: &Work, constants: &Constants) -> (f64, PriceBasis) {
         (work.hbm_ps / constants.hbm, PriceBasis::HbmBytes),
         (work.host_ps, PriceBasis::Host),
     ];
-    parts.into_iter().fold(arithmetic, |longest, part| {
-        if part.0 > longest.0 { part } else { longest }
-    })
+    parts.into_iter().fold(
+        arithmetic,
+        |longest, part| {
+            if part.0 > longest.0 { part } else { longest }
+        },
+    )
 }
 
 fn arithmetic(work: &Work, constants: &Constants) -> (f64, PriceBasis) {

@@ -8,6 +8,7 @@
 //! memory, so it is loaded in worker processes only ([`worker`]); who starts them, limits them and
 //! keeps their results is `agents`' business.
 
+pub mod calibrated;
 pub mod calibration;
 pub mod compiled;
 pub mod cost_model;

@@ -13,14 +13,14 @@ use crate::render::page::Page;
 use crate::render::table::{Align, Table};
 
 /// A program with the peak of its device memory.
-pub(super) struct Planned<'s> {
+pub(crate) struct Planned<'s> {
     name: &'s str,
     program: &'s Program,
     peak: PeakMemory,
 }
 
 /// Programs with buffer assignments, the one that needs most first.
-pub(super) fn planned(session: &Session) -> Vec<Planned<'_>> {
+pub(crate) fn planned(session: &Session) -> Vec<Planned<'_>> {
     let mut list: Vec<Planned<'_>> = session
         .programs
         .iter()
@@ -46,7 +46,7 @@ pub(super) fn planned(session: &Session) -> Vec<Planned<'_>> {
 ///
 /// # Errors
 /// When there is no program of that name.
-pub(super) fn page(
+pub(crate) fn page(
     page: &mut Page,
     planned: &[Planned<'_>],
     wanted: Option<&str>,
@@ -182,7 +182,7 @@ fn class_name(class: BufferClass) -> &'static str {
 }
 
 /// A program with its buffers, for programs.
-pub(super) fn as_json(planned: &Planned<'_>) -> Value {
+pub(crate) fn as_json(planned: &Planned<'_>) -> Value {
     let Planned {
         name,
         program,
