@@ -4,6 +4,7 @@
 //! data/chips/*.toml ────────────> chips       peaks, memories and links of a generation
 //! data/efficiency.toml ─────────> efficiency  what share of a peak good programs reach
 //! data/advice/base_rates.toml ──> advice      how often a kind of advice helped
+//! data/calibration/*.toml ──────> calibration what the compiler's figures mean in time
 //! ```
 //!
 //! The files are part of the program and parsed once, at the first question. They hold facts that
@@ -17,6 +18,7 @@
 
 pub mod advice;
 mod beta;
+pub mod calibration;
 pub mod chips;
 pub mod efficiency;
 

@@ -92,7 +92,17 @@ impl ProgramWork {
     /// The work of a program on a device of that chip: what [`crate::compiler::fit`] fits to.
     #[must_use]
     pub fn of(program: &Program, facts: &ChipFacts) -> Self {
-        works(program, &mut cost::CostModel::new(program), &Rates::of(facts))
+        works(
+            program,
+            &mut cost::CostModel::new(program),
+            &Rates::of(facts),
+        )
+    }
+
+    /// Whether any of it is a kernel.
+    #[must_use]
+    pub fn has_kernels(&self) -> bool {
+        self.ops.iter().any(|(work, _)| work.kind == OpKind::Kernel)
     }
 }
 
@@ -136,16 +146,23 @@ pub fn time_of(work: &Work, constants: &Constants) -> (f64, PriceBasis) {
         (work.hbm_ps / constants.hbm, PriceBasis::HbmBytes),
         (work.host_ps, PriceBasis::Host),
     ];
-    parts.into_iter().fold(arithmetic, |longest, part| {
-        if part.0 > longest.0 { part } else { longest }
-    })
+    parts.into_iter().fold(
+        arithmetic,
+        |longest, part| {
+            if part.0 > longest.0 { part } else { longest }
+        },
+    )
 }
 
 fn arithmetic(work: &Work, constants: &Constants) -> (f64, PriceBasis) {
     match work.kind {
         OpKind::Matmul | OpKind::Convolution => {
             let estimate = work.estimate_ps.unwrap_or(0.0);
-            let beyond = constants.mxu_excess * (estimate - work.products_ps).max(0.0);
+            let excess = match work.kind {
+                OpKind::Convolution => constants.convolution_excess,
+                _ => constants.matmul_excess,
+            };
+            let beyond = excess * (estimate - work.products_ps).max(0.0);
             let fused = constants.epilogue * work.vector_ps;
             let basis = match work.estimate_ps {
                 Some(_) => PriceBasis::Cycles,

@@ -11,10 +11,10 @@ mod spread;
 use std::collections::BTreeSet;
 
 use crate::compiler::calibration::{Accuracy, Constants, PairOrder, Spread};
+use crate::compiler::cost_model::ProgramWork;
 use crate::compiler::cost_model::program_price::Parts;
 use crate::compiler::cost_model::runs::Runs;
 use crate::compiler::cost_model::work::Work;
-use crate::compiler::cost_model::ProgramWork;
 
 /// Something whose time was measured: a program, or a single operation of a trace.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,7 +175,10 @@ fn order(left_out: &[&LeftOut], from: f64, to: f64) -> PairOrder {
     let (mut calibrated, mut cycles) = (0usize, 0usize);
     for (i, one) in left_out.iter().enumerate() {
         for other in left_out.iter().take(i) {
-            let (a, b) = (one.measured_ps.max(1) as f64, other.measured_ps.max(1) as f64);
+            let (a, b) = (
+                one.measured_ps.max(1) as f64,
+                other.measured_ps.max(1) as f64,
+            );
             if !(from..to).contains(&(a / b).max(b / a)) {
                 continue;
             }

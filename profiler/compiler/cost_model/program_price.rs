@@ -84,7 +84,13 @@ impl ProgramPrice {
     #[must_use]
     pub fn of(work: &ProgramWork, calibration: &Calibration) -> Self {
         let parts = Parts::of(work, &calibration.constants);
-        let share = |time: f64| if parts.total > 0.0 { time / parts.total } else { 0.0 };
+        let share = |time: f64| {
+            if parts.total > 0.0 {
+                time / parts.total
+            } else {
+                0.0
+            }
+        };
         let kinds: BTreeMap<_, _> = parts.kinds.iter().map(|(k, t)| (*k, share(*t))).collect();
         let bases = parts.bases.iter().map(|(b, t)| (*b, share(*t))).collect();
         let band = calibration.program_band(&kinds);

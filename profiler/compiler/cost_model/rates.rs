@@ -63,5 +63,9 @@ impl Rates {
 
 /// What so much work takes at that rate; nothing where the rate is not known.
 pub(super) fn over(work: f64, rate: f64) -> f64 {
-    if rate > 0.0 { work.max(0.0) / rate } else { 0.0 }
+    if rate > 0.0 {
+        work.max(0.0) / rate
+    } else {
+        0.0
+    }
 }

@@ -47,7 +47,9 @@ impl Runs {
         };
         let opcode = instruction.opcode.as_str();
         let branches = instruction.called.iter();
-        let branches = branches.filter(|call| call.role == CallRole::Branch).count();
+        let branches = branches
+            .filter(|call| call.role == CallRole::Branch)
+            .count();
         let trips = (opcode == "while").then(|| program.trip_count(op));
         self.unknown_trips += usize::from(trips == Some(None));
         self.branches += usize::from(branches > 1);

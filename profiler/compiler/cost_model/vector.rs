@@ -58,7 +58,8 @@ impl VectorWork {
             "sort" => {
                 let dim = instruction.attributes.dimensions.first().copied();
                 let keys = program.operand_shape(op, 0).and_then(Shape::as_array);
-                let keys = keys.and_then(|keys| keys.dims.get(usize::try_from(dim?).ok()?).copied());
+                let keys =
+                    keys.and_then(|keys| keys.dims.get(usize::try_from(dim?).ok()?).copied());
                 // A bitonic network: each of log² / 2 rounds compares all.
                 let rounds = (keys.unwrap_or(1).max(1) as f64).log2().ceil();
                 self.ops += read(0) * rounds * (rounds + 1.0) / 2.0;
@@ -72,7 +73,9 @@ impl VectorWork {
 
 /// Operations in the function that a reduction applies: at least one.
 fn applied(program: &Program, op: OpId) -> f64 {
-    let callee = program.called(op).find(|(role, _)| *role == CallRole::Applies);
+    let callee = program
+        .called(op)
+        .find(|(role, _)| *role == CallRole::Applies);
     let body = callee.and_then(|(_, callee)| program.computation(callee));
     let ops = body.into_iter().flat_map(|body| body.ops());
     let ops = ops.filter_map(|op| program.get(op));

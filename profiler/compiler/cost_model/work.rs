@@ -156,8 +156,17 @@ impl Found {
             "scatter" | "gather" | "sort" | "reduce-window" | "select-and-scatter" => {
                 self.indexes = true;
             }
-            "copy" | "transpose" | "reshape" | "broadcast" | "slice" | "concatenate" | "pad"
-            | "reverse" | "dynamic-slice" | "dynamic-update-slice" | "iota" => {}
+            "copy"
+            | "transpose"
+            | "reshape"
+            | "broadcast"
+            | "slice"
+            | "concatenate"
+            | "pad"
+            | "reverse"
+            | "dynamic-slice"
+            | "dynamic-update-slice"
+            | "iota" => {}
             _ if instruction.opcode.is_free() => {}
             _ => self.computes = true,
         }

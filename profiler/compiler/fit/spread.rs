@@ -62,7 +62,12 @@ pub(super) fn spread(samples: &[Sample], left_out: &[LeftOut], parts: &[Parts]) 
         .map(|s| s.error.abs() / spread.of_shares(&s.kinds));
     spread.band_factor = quantile(programs.collect());
     let pairs: Vec<(f64, f64)> = pairs(&seen)
-        .map(|(a, b)| ((a.error - b.error).abs(), spread.of_ratio(&a.kinds, &b.kinds)))
+        .map(|(a, b)| {
+            (
+                (a.error - b.error).abs(),
+                spread.of_ratio(&a.kinds, &b.kinds),
+            )
+        })
         .collect();
     let alike: Vec<f64> = pairs
         .iter()
@@ -88,7 +93,11 @@ fn pairs<'a>(seen: &'a [Seen<'a>]) -> impl Iterator<Item = (&'a Seen<'a>, &'a Se
 }
 
 /// The weighted root mean square error, pulled towards `prior`.
-fn root_mean_square(seen: &[Seen<'_>], weight: impl Fn(&Seen<'_>) -> f64, prior: Option<f64>) -> f64 {
+fn root_mean_square(
+    seen: &[Seen<'_>],
+    weight: impl Fn(&Seen<'_>) -> f64,
+    prior: Option<f64>,
+) -> f64 {
     let (mut sum, mut weights) = (0.0, 0.0);
     for s in seen {
         sum += weight(s) * s.error * s.error;
