@@ -5,6 +5,7 @@
 //! data/efficiency.toml ─────────> efficiency  what share of a peak good programs reach
 //! data/ici.toml ──────────────> ici         how fast collectives run over the links
 //! data/advice/base_rates.toml ──> advice      how often a kind of advice helped
+//! data/calibration/*.toml ──────> calibration what the compiler's figures mean in time
 //! ```
 //!
 //! The files are part of the program and parsed once, at the first question. They hold facts that
@@ -18,6 +19,7 @@
 
 pub mod advice;
 mod beta;
+pub mod calibration;
 pub mod chips;
 pub mod efficiency;
 pub mod ici;

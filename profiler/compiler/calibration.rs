@@ -18,9 +18,11 @@ use crate::compiler::pricer::OpKind;
 pub struct Constants {
     /// Time of matrix products over what they would take at the peak of the MXUs.
     pub mxu: f64,
-    /// Time of a matmul or convolution beyond its products, over the compiler's estimate of the
-    /// same: its tiles' edges, its operands' and results' way through VMEM.
-    pub mxu_excess: f64,
+    /// Time of a matmul beyond its products, over the compiler's estimate of the same: its tiles'
+    /// edges, its operands' and results' way through VMEM.
+    pub matmul_excess: f64,
+    /// The same of a convolution with a window.
+    pub convolution_excess: f64,
     /// Time of the vector work fused to a matmul or convolution that its products do not hide, over
     /// what that work would take alone at the peak of the vector unit.
     pub epilogue: f64,
@@ -36,14 +38,15 @@ pub struct Constants {
 
 impl Constants {
     /// Their number.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 7;
 
     /// All of them, in the order of the fields.
     #[must_use]
     pub fn to_array(&self) -> [f64; Self::COUNT] {
         [
             self.mxu,
-            self.mxu_excess,
+            self.matmul_excess,
+            self.convolution_excess,
             self.epilogue,
             self.vector,
             self.hbm,
@@ -54,10 +57,19 @@ impl Constants {
     /// From the order of the fields.
     #[must_use]
     pub fn from_array(values: [f64; Self::COUNT]) -> Self {
-        let [mxu, mxu_excess, epilogue, vector, hbm, kernel] = values;
+        let [
+            mxu,
+            matmul_excess,
+            convolution_excess,
+            epilogue,
+            vector,
+            hbm,
+            kernel,
+        ] = values;
         Self {
             mxu,
-            mxu_excess,
+            matmul_excess,
+            convolution_excess,
             epilogue,
             vector,
             hbm,

@@ -98,6 +98,12 @@ impl ProgramWork {
             &Rates::of(facts),
         )
     }
+
+    /// Whether any of it is a kernel.
+    #[must_use]
+    pub fn has_kernels(&self) -> bool {
+        self.ops.iter().any(|(work, _)| work.kind == OpKind::Kernel)
+    }
 }
 
 fn works(program: &Program, costs: &mut cost::CostModel<'_>, rates: &Rates) -> ProgramWork {
@@ -152,7 +158,11 @@ fn arithmetic(work: &Work, constants: &Constants) -> (f64, PriceBasis) {
     match work.kind {
         OpKind::Matmul | OpKind::Convolution => {
             let estimate = work.estimate_ps.unwrap_or(0.0);
-            let beyond = constants.mxu_excess * (estimate - work.products_ps).max(0.0);
+            let excess = match work.kind {
+                OpKind::Convolution => constants.convolution_excess,
+                _ => constants.matmul_excess,
+            };
+            let beyond = excess * (estimate - work.products_ps).max(0.0);
             let fused = constants.epilogue * work.vector_ps;
             let basis = match work.estimate_ps {
                 Some(_) => PriceBasis::Cycles,
