@@ -48,6 +48,20 @@ impl Module<'_> {
         &self.values[id.0]
     }
 
+    /// All values, by [`ValueId::index`].
+    #[must_use]
+    pub fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    /// The value called `name` in `function`, outside of its regions.
+    #[must_use]
+    pub fn named(&self, function: &Function, name: &str) -> Option<ValueId> {
+        let results = function.body.ops.iter().flat_map(|&id| self.op(id).results.iter());
+        let mut all = function.body.arguments.iter().chain(results).copied();
+        all.find(|&v| self.value(v).name == name)
+    }
+
     /// All operations, those of regions before the operation that holds them.
     pub fn ops(&self) -> impl Iterator<Item = (OpId, &Op)> {
         self.ops.iter().enumerate().map(|(i, op)| (OpId(i), op))

@@ -9,6 +9,14 @@ use super::types::TensorType;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ValueId(pub(crate) usize);
 
+impl ValueId {
+    /// Its place in [`Module::values`](super::Module::values).
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
 /// An operation of a [`Module`](super::Module).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub(crate) usize);
