@@ -24,4 +24,5 @@ pub mod program_file;
 pub mod protocol;
 pub mod roofline;
 pub mod target;
+pub mod what_if;
 pub mod worker;

@@ -35,6 +35,7 @@ mod scan;
 pub mod shape;
 mod shape_proto;
 pub mod shape_text;
+pub mod stablehlo;
 pub mod traffic;
 mod trips;
 mod window;
