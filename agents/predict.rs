@@ -16,12 +16,12 @@ use profiler::compiler::predicted_session::Settings;
 use profiler::compiler::program_file::{ProgramFile, ProgramKind};
 use profiler::compiler::target::Target;
 use profiler::diff::without_layout;
-use profiler::program::shape::MemorySpace;
-use profiler::units::Bytes;
 use profiler::note::Notes;
 use profiler::prediction::Provenance;
-use profiler::session::{Format, Input, Session, SessionProgram};
+use profiler::program::shape::MemorySpace;
 use profiler::program::{Program, parse_module, read_hlo_proto};
+use profiler::session::{Format, Input, Session, SessionProgram};
+use profiler::units::Bytes;
 
 use crate::compiler::error::CompileError;
 use crate::compiler::{Compiler, CompilerArgs};
@@ -72,6 +72,8 @@ pub struct Scheduled {
     pub program: Program,
     /// What could not be read.
     pub notes: Notes,
+    /// The schedule as bytes; empty where it was text.
+    pub hlo: Vec<u8>,
 }
 
 /// The compiler, looked for when it is needed first: what is compiled already needs none.
@@ -116,11 +118,7 @@ pub fn read_program(path: &Path) -> Result<ProgramFile> {
 ///
 /// # Errors
 /// When the file or the options do not fit, or the compiler refuses.
-pub fn schedule(
-    path: &Path,
-    args: &CompileArgs,
-    compiler: impl FnOnce() -> Result<Compiler>,
-) -> Result<Scheduled> {
+pub fn schedule(path: &Path, args: &CompileArgs, compiler: &Lazy<'_>) -> Result<Scheduled> {
     let file = read_program(path)?;
     let stored_bytes = std::fs::metadata(path).map_or(0, |meta| meta.len());
     let hlo = match file.kind {
@@ -138,17 +136,22 @@ pub fn schedule(
             compiled: None,
             program,
             notes,
+            hlo: match file.kind {
+                ProgramKind::HloProto => file.code,
+                _ => Vec::new(),
+            },
         });
     }
     let options = options(&file, args).with_context(|| path.display().to_string())?;
     let shown = path.display();
-    let compiled = match compiler.get()?.compile(&file, &args.target, &options) {
+    let mut compiled = match compiler.get()?.compile(&file, &args.target, &options) {
         Err(CompileError::OutOfHbm { message, hlo }) => {
             bail!("{shown} {}", too_large(&args.target, &message, &hlo))
         }
         outcome => outcome.with_context(|| shown.to_string())?,
     };
-    let (program, notes) = read_hlo_proto(&compiled.hlo);
+    let hlo = std::mem::take(&mut compiled.hlo);
+    let (program, notes) = read_hlo_proto(&hlo);
     Ok(Scheduled {
         path: path.to_owned(),
         kind: file.kind,
@@ -156,6 +159,7 @@ pub fn schedule(
         compiled: Some(compiled),
         program,
         notes,
+        hlo,
     })
 }
 
@@ -164,8 +168,10 @@ pub fn schedule(
 pub struct Predicted {
     /// The session: one run on one device.
     pub session: Session,
-    /// What was compiled, if it was.
+    /// What was compiled, if it was; its HLO is the session's program.
     pub compiled: Option<Compiled>,
+    /// The schedule as bytes; empty where it was text.
+    pub hlo: Vec<u8>,
     /// Its time on the device by kinds of operation, collectives apart: what the error band of a
     /// comparison is made from.
     pub device: ProgramPrice,
@@ -189,6 +195,7 @@ pub fn predict(scheduled: Scheduled, target: &Target) -> Predicted {
         compiled,
         program,
         notes,
+        hlo,
     } = scheduled;
     let facts = knowledge::chips::chip(target.generation);
     let calibration = calibration(target, compiled.as_ref());
@@ -240,6 +247,7 @@ pub fn predict(scheduled: Scheduled, target: &Target) -> Predicted {
     Predicted {
         session,
         compiled,
+        hlo,
         device,
     }
 }
@@ -293,7 +301,10 @@ fn too_large(target: &Target, message: &str, hlo: &[u8]) -> String {
         let name = name.map_or("?", |instruction| instruction.name.as_str());
         let shape = buffer.shape.as_ref().map(ToString::to_string);
         let shape = without_layout(&shape.unwrap_or_default());
-        words.push_str(&format!("\n  {:>10}  {name} {shape}", buffer.size.to_string()));
+        words.push_str(&format!(
+            "\n  {:>10}  {name} {shape}",
+            buffer.size.to_string()
+        ));
         if buffer.unpadded < buffer.size {
             words.push_str(&format!(", {} without what tiles add", buffer.unpadded));
         }

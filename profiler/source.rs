@@ -9,6 +9,7 @@ use std::io::Read;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
+use crate::compiler::program_file;
 use crate::program;
 use crate::session::{Format, Input, Session, SessionProgram};
 use crate::session_builder::SessionBuilder;
@@ -79,6 +80,14 @@ pub enum LoadError {
         path: String,
         /// What the inflater said.
         error: std::io::Error,
+    },
+    /// A program that no compiler has seen.
+    #[error(
+        "{path} is a StableHLO program, not a profile: `tpu-tune predict {path} --target v6e-4` compiles it and predicts its profile"
+    )]
+    Uncompiled {
+        /// The path.
+        path: String,
     },
     /// No known format.
     #[error(
@@ -283,6 +292,7 @@ pub fn read_bytes(
             trace_json::read(content, &host_hint(path), builder)
                 .map_err(|e| broken(e.to_string()))?;
         }
+        Format::StableHlo => return Err(LoadError::Uncompiled { path: shown }),
         Format::HloText | Format::HloProto => {
             let (program, notes) = if format == Format::HloText {
                 program::parse_module(&String::from_utf8_lossy(content))
@@ -359,6 +369,9 @@ pub fn sniff(bytes: &[u8], path: &str) -> Result<Format, LoadError> {
     }
     if program::looks_like_hlo_text(bytes) {
         return Ok(Format::HloText);
+    }
+    if program_file::looks_like_stablehlo(bytes) {
+        return Ok(Format::StableHlo);
     }
     let replaced = count_replacements(bytes);
     if replaced > 16 && replaced > bytes.len().min(1 << 20) / 2000 {

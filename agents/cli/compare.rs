@@ -46,16 +46,15 @@ pub struct Args {
 /// When one of the programs cannot be compiled, or the result cannot be written.
 pub fn run(args: &Args) -> Result<u8> {
     let compiler = Lazy::new(&args.compile.compiler);
-    let before = predict(schedule(&args.before, &args.compile, &compiler)?, &args.compile.target);
-    let after = predict(schedule(&args.after, &args.compile, &compiler)?, &args.compile.target);
-    let evidence = |predicted: &'_ Predicted| {
-        Evidence::gather(
-            &predicted.session,
-            Some(args.compile.target.generation),
-            knowledge::chips::chips(),
-        )
-    };
-    let diff = Diff::between(&evidence(&before), &evidence(&after));
+    let before = predict(
+        schedule(&args.before, &args.compile, &compiler)?,
+        &args.compile.target,
+    );
+    let after = predict(
+        schedule(&args.after, &args.compile, &compiler)?,
+        &args.compile.target,
+    );
+    let diff = Diff::between(&evidence(&before, args), &evidence(&after, args));
     let ratio = ratio(&before, &after, args);
     let value = json!({
         "schema_version": 1,
@@ -65,8 +64,17 @@ pub fn run(args: &Args) -> Result<u8> {
         "after": side(&after),
         "diff": diff,
     });
-    output::page(args.format, &page(args, &before, &after, &diff, ratio), || value)?;
+    output::page(
+        args.format,
+        &page(args, &before, &after, &diff, ratio),
+        || value,
+    )?;
     Ok(exit::OK)
+}
+
+fn evidence<'s>(predicted: &'s Predicted, args: &Args) -> Evidence<'s> {
+    let chip = args.compile.target.generation;
+    Evidence::gather(&predicted.session, Some(chip), knowledge::chips::chips())
 }
 
 /// B's time over A's. The bias that both have in common cancels; what they differ in, collectives

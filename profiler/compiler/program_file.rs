@@ -152,6 +152,12 @@ impl ProgramFile {
     }
 }
 
+/// Whether bytes are StableHLO: bytecode, an artifact that holds it, or text.
+#[must_use]
+pub fn looks_like_stablehlo(bytes: &[u8]) -> bool {
+    bytecode(bytes).is_some() || std::str::from_utf8(bytes).is_ok_and(looks_like_mlir)
+}
+
 /// The MLIR bytecode in a file: the whole of it, or what a flatbuffer carries as a byte vector.
 fn bytecode(bytes: &[u8]) -> Option<&[u8]> {
     if bytes.starts_with(BYTECODE_MAGIC) {

@@ -22,7 +22,10 @@ pub struct Tiles {
 
 impl Default for Tiles {
     fn default() -> Self {
-        Self { lanes: 128, sublanes: 8 }
+        Self {
+            lanes: 128,
+            sublanes: 8,
+        }
     }
 }
 
@@ -58,7 +61,11 @@ pub fn candidates(module: &Module<'_>, tiles: Tiles) -> Vec<Candidate> {
         });
         dims.solve(&wanted.collect::<Vec<_>>()).is_ok()
     };
-    let single: Vec<_> = single.into_iter().filter(|s| solves(&[s])).take(MOST_DIMENSIONS).collect();
+    let single: Vec<_> = single
+        .into_iter()
+        .filter(|s| solves(&[s]))
+        .take(MOST_DIMENSIONS)
+        .collect();
     let mut add = |parts: &[&(Resize, f64)]| {
         if solves(parts) {
             let share = parts.iter().map(|(_, share)| *share).fold(0.0, f64::max);
@@ -88,7 +95,11 @@ struct Work {
 
 impl Work {
     fn of(module: &Module<'_>, dims: &Dims) -> Self {
-        let mut work = Self { total: 0.0, by_class: BTreeMap::new(), by_value: BTreeMap::new() };
+        let mut work = Self {
+            total: 0.0,
+            by_class: BTreeMap::new(),
+            by_value: BTreeMap::new(),
+        };
         for (_, op) in module.ops() {
             work.add(module, dims, op);
         }
@@ -108,18 +119,22 @@ impl Work {
             let axes = DotAxes::read(module.text, op)?;
             (axes.left_batch, axes.left_contracting)
         };
-        let elements = |t: &TensorType| {
-            t.dims.iter().try_fold(1.0, |n, d| Some(n * lossy(d.size?)))
-        };
+        let elements =
+            |t: &TensorType| t.dims.iter().try_fold(1.0, |n, d| Some(n * lossy(d.size?)));
         let depth = contracting.iter().try_fold(1.0, |n, &a| {
             Some(n * lossy(dims.size(dims.node(left, a)?)?))
         })?;
         let flops = 2.0 * elements(module.value(out).tensor.as_ref()?)? * depth;
         self.total += flops;
-        let batches: Vec<Node> =
-            batch.iter().filter_map(|&a| Some(dims.root(dims.node(left, a)?))).collect();
-        let mut classes: Vec<Node> =
-            dims.of(left).chain(dims.of(right)).map(|n| dims.root(n)).collect();
+        let batches: Vec<Node> = batch
+            .iter()
+            .filter_map(|&a| Some(dims.root(dims.node(left, a)?)))
+            .collect();
+        let mut classes: Vec<Node> = dims
+            .of(left)
+            .chain(dims.of(right))
+            .map(|n| dims.root(n))
+            .collect();
         classes.sort_unstable();
         classes.dedup();
         for class in classes.into_iter().filter(|c| !batches.contains(c)) {
@@ -132,7 +147,11 @@ impl Work {
     }
 
     fn share(&self, flops: f64) -> f64 {
-        if self.total > 0.0 { flops / self.total } else { 0.0 }
+        if self.total > 0.0 {
+            flops / self.total
+        } else {
+            0.0
+        }
     }
 
     /// Dimensions that fill no whole tile, the most worked on first.
@@ -141,14 +160,25 @@ impl Work {
         let mut out = Vec::new();
         for (&class, &flops) in &self.by_class {
             let share = self.share(flops);
-            let Some(from) = dims.size(class).filter(|_| share >= LEAST_SHARE) else { continue };
-            let Some(dimension) = names.get(&class) else { continue };
+            let Some(from) = dims.size(class).filter(|_| share >= LEAST_SHARE) else {
+                continue;
+            };
+            let Some(dimension) = names.get(&class) else {
+                continue;
+            };
             let lanes = tiles.lanes.max(1);
             let to = from.saturating_add(lanes - 1) / lanes * lanes;
             let grows = lossy(to) / lossy(from);
             // The merged dimension of heads and head size follows from its parts.
             if to > from && grows <= MOST_GROWTH && !dims.is_product(class) {
-                out.push((Resize { dimension: dimension.clone(), from, to }, share));
+                out.push((
+                    Resize {
+                        dimension: dimension.clone(),
+                        from,
+                        to,
+                    },
+                    share,
+                ));
             }
         }
         out.sort_by(|(a, x), (b, y)| y.total_cmp(x).then_with(|| a.cmp(b)));
@@ -160,10 +190,16 @@ impl Work {
 fn names(module: &Module<'_>, dims: &Dims) -> BTreeMap<Node, Dimension> {
     let mut names = BTreeMap::new();
     let main = module.main().map(|f| f.name.as_str());
-    let (first, rest): (Vec<_>, Vec<_>) =
-        module.functions.iter().partition(|f| Some(f.name.as_str()) == main);
+    let (first, rest): (Vec<_>, Vec<_>) = module
+        .functions
+        .iter()
+        .partition(|f| Some(f.name.as_str()) == main);
     for function in first.into_iter().chain(rest) {
-        let results = function.body.ops.iter().flat_map(|&id| &module.op(id).results);
+        let results = function
+            .body
+            .ops
+            .iter()
+            .flat_map(|&id| &module.op(id).results);
         for &value in function.body.arguments.iter().chain(results) {
             for (axis, node) in dims.of(value).enumerate() {
                 names.entry(dims.root(node)).or_insert_with(|| Dimension {
@@ -181,21 +217,41 @@ fn names(module: &Module<'_>, dims: &Dims) -> BTreeMap<Node, Dimension> {
 fn stored_transposed(module: &Module<'_>, work: &Work) -> Vec<Candidate> {
     let mut out = Vec::new();
     let uses = module.uses();
-    let arguments = module.main().map(|f| f.body.arguments.as_slice()).unwrap_or_default();
+    let arguments = module
+        .main()
+        .map(|f| f.body.arguments.as_slice())
+        .unwrap_or_default();
     for (argument, value) in arguments.iter().enumerate() {
-        let Some([(reader, _)]) = uses.get(value.index()).map(Vec::as_slice) else { continue };
+        let Some([(reader, _)]) = uses.get(value.index()).map(Vec::as_slice) else {
+            continue;
+        };
         let op = module.op(*reader);
         if op.name != "stablehlo.transpose" {
             continue;
         }
-        let order = ["dims", "permutation"].iter().find_map(|k| op.integers(module.text, k));
-        let order: Vec<usize> = order.unwrap_or_default().iter().map(|n| n.index()).collect();
+        let order = ["dims", "permutation"]
+            .iter()
+            .find_map(|k| op.integers(module.text, k));
+        let order: Vec<usize> = order
+            .unwrap_or_default()
+            .iter()
+            .map(|n| n.index())
+            .collect();
         let moved: Vec<usize> = (0..order.len()).filter(|&i| order[i] != i).collect();
         let &[a, b] = moved.as_slice() else { continue };
-        let flops = op.results.first().and_then(|r| work.by_value.get(&r.index()));
+        let flops = op
+            .results
+            .first()
+            .and_then(|r| work.by_value.get(&r.index()));
         let share = work.share(flops.copied().unwrap_or(0.0));
         if share >= LEAST_SHARE {
-            out.push(Candidate { change: Change::StoreSwapped { argument, axes: (a, b) }, share });
+            out.push(Candidate {
+                change: Change::StoreSwapped {
+                    argument,
+                    axes: (a, b),
+                },
+                share,
+            });
         }
     }
     out

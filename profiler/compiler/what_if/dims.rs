@@ -20,11 +20,18 @@ pub(super) struct Site {
 
 impl Site {
     pub fn of(op: &Op) -> Self {
-        Self { op: op.name.clone(), line: op.line }
+        Self {
+            op: op.name.clone(),
+            line: op.line,
+        }
     }
 
     fn refuse(&self, why: impl Into<String>) -> WhatIfError {
-        WhatIfError::Refused { op: self.op.clone(), line: self.line, why: why.into() }
+        WhatIfError::Refused {
+            op: self.op.clone(),
+            line: self.line,
+            why: why.into(),
+        }
     }
 }
 
@@ -36,7 +43,12 @@ pub(super) enum Relation {
     /// `whole = Σ parts`: a concatenation.
     Sum { whole: Node, parts: Vec<Node> },
     /// `part = whole · numerator / denominator`: a share of a dimension.
-    Share { part: Node, whole: Node, numerator: i64, denominator: i64 },
+    Share {
+        part: Node,
+        whole: Node,
+        numerator: i64,
+        denominator: i64,
+    },
     /// `part = whole + delta`: all of a dimension but a fixed number.
     Offset { part: Node, whole: Node, delta: i64 },
 }
@@ -47,7 +59,11 @@ pub(super) enum Expr {
     /// The dimension's size.
     Size(Node),
     /// `size · numerator / denominator`.
-    Share { of: Node, numerator: i64, denominator: i64 },
+    Share {
+        of: Node,
+        numerator: i64,
+        denominator: i64,
+    },
     /// `size + delta`.
     Offset { of: Node, delta: i64 },
 }
@@ -76,7 +92,14 @@ impl Dims {
         first.push(sizes.len());
         let parent = (0..sizes.len()).collect();
         let (relations, frozen, numbers) = Default::default();
-        Self { first, sizes, parent, relations, frozen, numbers }
+        Self {
+            first,
+            sizes,
+            parent,
+            relations,
+            frozen,
+            numbers,
+        }
     }
 
     /// The dimensions of `value`; none when its type is unknown.
@@ -166,8 +189,14 @@ impl Dims {
         }
         let mut sizes = Sizes::new();
         for &(node, size) in wanted {
-            if sizes.insert(self.root(node), size).is_some_and(|old| old != size) {
-                return Err(WhatIfError::Contradiction { first: sizes[&self.root(node)], second: size });
+            if sizes
+                .insert(self.root(node), size)
+                .is_some_and(|old| old != size)
+            {
+                return Err(WhatIfError::Contradiction {
+                    first: sizes[&self.root(node)],
+                    second: size,
+                });
             }
         }
         let mut queue: VecDeque<Node> = sizes.keys().copied().collect();
@@ -194,7 +223,10 @@ impl Dims {
 
     /// The size of `node` once `sizes` hold.
     pub fn now(&self, node: Node, sizes: &Sizes) -> Option<i64> {
-        sizes.get(&self.root(node)).copied().or_else(|| self.size(node))
+        sizes
+            .get(&self.root(node))
+            .copied()
+            .or_else(|| self.size(node))
     }
 
     /// Numbers in the text that change, with their new values.
@@ -203,12 +235,17 @@ impl Dims {
         let now = |node| self.now(node, sizes);
         let value = |expr: &Expr| match *expr {
             Expr::Size(of) => changed(of).then(|| now(of))?,
-            Expr::Share { of, numerator, denominator } => {
-                changed(of).then(|| now(of)?.checked_mul(numerator)?.checked_div(denominator))?
-            }
+            Expr::Share {
+                of,
+                numerator,
+                denominator,
+            } => changed(of).then(|| now(of)?.checked_mul(numerator)?.checked_div(denominator))?,
             Expr::Offset { of, delta } => changed(of).then(|| now(of)?.checked_add(delta))?,
         };
-        self.numbers.iter().filter_map(|(range, e)| Some((range.clone(), value(e)?))).collect()
+        self.numbers
+            .iter()
+            .filter_map(|(range, e)| Some((range.clone(), value(e)?)))
+            .collect()
     }
 
     /// What `relation` says of its members, given those that have changed.
@@ -222,7 +259,12 @@ impl Dims {
         let changed = |node: &Node| sizes.contains_key(&self.root(*node));
         let open = || site.refuse("has a dimension of unknown size");
         Ok(match relation {
-            Relation::Share { part, whole, numerator, denominator } => {
+            Relation::Share {
+                part,
+                whole,
+                numerator,
+                denominator,
+            } => {
                 let (from, to, by, over) = if changed(whole) {
                     (whole, part, numerator, denominator)
                 } else {
@@ -230,7 +272,9 @@ impl Dims {
                 };
                 let size = now(from).ok_or_else(open)?;
                 let size = divided(size, *by, *over).ok_or_else(|| {
-                    site.refuse(format!("takes {numerator}/{denominator} of {size}, which is no whole number"))
+                    site.refuse(format!(
+                        "takes {numerator}/{denominator} of {size}, which is no whole number"
+                    ))
                 })?;
                 vec![(*to, size)]
             }
@@ -257,7 +301,9 @@ impl Dims {
                     return Ok(vec![(*whole, sum)]);
                 }
                 let whole_now = now(whole).ok_or_else(open)?;
-                let shares = parts.iter().map(|p| Some((*p, divided(now(p)?, whole_now, sum)?)));
+                let shares = parts
+                    .iter()
+                    .map(|p| Some((*p, divided(now(p)?, whole_now, sum)?)));
                 shares.collect::<Option<Vec<_>>>().ok_or_else(|| {
                     site.refuse(format!("joins parts that cannot share {whole_now}"))
                 })?
@@ -280,16 +326,25 @@ impl Dims {
             Some((*p, divided(size, whole, product)?))
         });
         able.map(|part| vec![part]).ok_or_else(|| {
-            let parts: Vec<_> =
-                parts.iter().filter_map(|p| self.size(*p)).map(|s| s.to_string()).collect();
-            site.refuse(format!("splits {product} into {}, and neither can make {whole}", parts.join(" x ")))
+            let parts: Vec<_> = parts
+                .iter()
+                .filter_map(|p| self.size(*p))
+                .map(|s| s.to_string())
+                .collect();
+            site.refuse(format!(
+                "splits {product} into {}, and neither can make {whole}",
+                parts.join(" x ")
+            ))
         })
     }
 
     /// Refuses changes of what must not change.
     fn check(&self, sizes: &Sizes) -> Result<(), WhatIfError> {
         for (node, site, why) in &self.frozen {
-            if sizes.get(&self.root(*node)).is_some_and(|&new| Some(new) != self.size(*node)) {
+            if sizes
+                .get(&self.root(*node))
+                .is_some_and(|&new| Some(new) != self.size(*node))
+            {
                 return Err(site.refuse(*why));
             }
         }
@@ -308,7 +363,9 @@ impl Relation {
             Self::Product { whole, parts } | Self::Sum { whole, parts } => {
                 parts.iter().copied().chain([*whole]).collect()
             }
-            Self::Share { part, whole, .. } | Self::Offset { part, whole, .. } => vec![*part, *whole],
+            Self::Share { part, whole, .. } | Self::Offset { part, whole, .. } => {
+                vec![*part, *whole]
+            }
         }
     }
 }

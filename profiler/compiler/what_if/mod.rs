@@ -42,7 +42,11 @@ impl Dimension {
     /// Dimension `axis` of `value` in `@main`.
     #[must_use]
     pub fn of_main(value: &str, axis: usize) -> Self {
-        Self { function: "@main".to_owned(), value: value.to_owned(), axis }
+        Self {
+            function: "@main".to_owned(),
+            value: value.to_owned(),
+            axis,
+        }
     }
 
     fn find(&self, module: &Module<'_>) -> Option<(ValueId, i64)> {
@@ -56,7 +60,11 @@ impl Dimension {
 impl fmt::Display for Dimension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "dimension {} of {}", self.axis, self.value)?;
-        if self.function == "@main" { Ok(()) } else { write!(f, " in {}", self.function) }
+        if self.function == "@main" {
+            Ok(())
+        } else {
+            write!(f, " in {}", self.function)
+        }
     }
 }
 
@@ -117,7 +125,11 @@ impl fmt::Display for Change {
                 f.write_str(", padded at run time")
             }
             Self::StoreSwapped { argument, axes } => {
-                write!(f, "argument {argument} stored with dimensions {} and {} exchanged", axes.0, axes.1)
+                write!(
+                    f,
+                    "argument {argument} stored with dimensions {} and {} exchanged",
+                    axes.0, axes.1
+                )
             }
             Self::MatmulType { line, element } => {
                 write!(f, "operands of the matmul at line {line} in {element}")

@@ -8,7 +8,12 @@ use super::dims::{Dims, Expr, Node, Relation};
 pub(super) fn dimensions(module: &Module<'_>) -> Dims {
     let mut dims = Dims::new(module);
     for (_, op) in module.ops() {
-        Rule { module, op, dims: &mut dims }.apply();
+        Rule {
+            module,
+            op,
+            dims: &mut dims,
+        }
+        .apply();
     }
     dims
 }
@@ -34,7 +39,10 @@ impl Rule<'_, '_> {
                 "is written in a form that is not known here"
             };
             let values = self.op.operands.iter().map(|o| o.value);
-            for value in values.chain(self.op.results.iter().copied()).collect::<Vec<_>>() {
+            for value in values
+                .chain(self.op.results.iter().copied())
+                .collect::<Vec<_>>()
+            {
                 self.dims.freeze_value(value, self.op, why);
             }
         }
@@ -46,7 +54,9 @@ impl Rule<'_, '_> {
             "return" | "func.return" | "stablehlo.return" | "sdy.return" => Some(()),
             "call" | "func.call" => self.call(),
             "stablehlo.custom_call" => self.custom_call(),
-            "sdy.sharding_constraint" | "sdy.reshard" | "sdy.propagation_barrier" => self.elementwise(),
+            "sdy.sharding_constraint" | "sdy.reshard" | "sdy.propagation_barrier" => {
+                self.elementwise()
+            }
             name => {
                 if let Some(name) = name.strip_prefix("chlo.") {
                     self.chlo(name)
@@ -78,7 +88,8 @@ impl Rule<'_, '_> {
             "if" | "case" => self.branches(),
             "rng_bit_generator" => {
                 self.dims.same(self.operand(0)?, self.result(0)?);
-                self.dims.freeze_value(self.operand(0)?, self.op, "keeps a generator's state");
+                self.dims
+                    .freeze_value(self.operand(0)?, self.op, "keeps a generator's state");
                 Some(())
             }
             "optimization_barrier" => {
@@ -132,16 +143,26 @@ impl Rule<'_, '_> {
     }
 
     fn integers(&self, keys: &[&str]) -> Option<Vec<Integer>> {
-        keys.iter().find_map(|key| self.op.integers(self.module.text, key))
+        keys.iter()
+            .find_map(|key| self.op.integers(self.module.text, key))
     }
 
     /// Indices of the first of `keys` that is there; none when none is.
     fn axes(&self, keys: &[&str]) -> Vec<usize> {
-        self.integers(keys).unwrap_or_default().iter().map(Integer::index).collect()
+        self.integers(keys)
+            .unwrap_or_default()
+            .iter()
+            .map(Integer::index)
+            .collect()
     }
 
     fn elementwise(&mut self) -> Option<()> {
-        let values = self.op.results.iter().copied().chain(self.op.operands.iter().map(|o| o.value));
+        let values = self
+            .op
+            .results
+            .iter()
+            .copied()
+            .chain(self.op.operands.iter().map(|o| o.value));
         let values: Vec<_> = values.collect();
         let first = *values.first()?;
         for value in values {
@@ -156,14 +177,19 @@ impl Rule<'_, '_> {
         let value = text.split_once("dense<").map_or("", |(_, value)| value);
         // One value for all elements takes any shape.
         if !value.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '(' | '+')) {
-            self.dims.freeze_value(result, self.op, "holds a table of values");
+            self.dims
+                .freeze_value(result, self.op, "holds a table of values");
         }
         Some(())
     }
 
     fn broadcast_in_dim(&mut self) -> Option<()> {
         let (from, to) = (self.operand(0)?, self.result(0)?);
-        for (axis, target) in self.axes(&["dims", "broadcast_dimensions"]).into_iter().enumerate() {
+        for (axis, target) in self
+            .axes(&["dims", "broadcast_dimensions"])
+            .into_iter()
+            .enumerate()
+        {
             let (a, b) = (self.node(from, axis)?, self.node(to, target)?);
             if self.dims.size(a) == self.dims.size(b) {
                 self.dims.equal(a, b);
@@ -244,7 +270,10 @@ impl Rule<'_, '_> {
         match (from, to) {
             ([a], [b]) => self.dims.equal(*a, *b),
             ([whole], parts) | (parts, [whole]) => {
-                let relation = Relation::Product { whole: *whole, parts: parts.to_vec() };
+                let relation = Relation::Product {
+                    whole: *whole,
+                    parts: parts.to_vec(),
+                };
                 self.dims.relate(relation, self.op);
             }
             _ => {
@@ -334,13 +363,18 @@ impl Rule<'_, '_> {
                 Window::All => self.dims.number(limit.range, Expr::Size(whole)),
                 Window::Share(denominator) => {
                     for bound in [start, limit] {
-                        let expr = Expr::Share { of: whole, numerator: bound.value, denominator };
+                        let expr = Expr::Share {
+                            of: whole,
+                            numerator: bound.value,
+                            denominator,
+                        };
                         self.dims.number(bound.range, expr);
                     }
                 }
                 Window::Offset(size) => {
                     let delta = limit.value.saturating_sub(size);
-                    self.dims.number(limit.range, Expr::Offset { of: whole, delta });
+                    self.dims
+                        .number(limit.range, Expr::Offset { of: whole, delta });
                 }
                 Window::Fixed => {}
             }
@@ -355,7 +389,14 @@ impl Rule<'_, '_> {
             let limits = self.op.integers(text, "limit_indices")?;
             let strides = self.op.integers(text, "strides")?;
             let strides = strides.into_iter().map(|s| s.value);
-            return Some(starts.into_iter().zip(limits).zip(strides).map(|((a, b), c)| (a, b, c)).collect());
+            return Some(
+                starts
+                    .into_iter()
+                    .zip(limits)
+                    .zip(strides)
+                    .map(|((a, b), c)| (a, b, c))
+                    .collect(),
+            );
         }
         let bounds = self.op.slice_bounds(text)?;
         let read = |[start, limit, stride]: [Option<Integer>; 3]| {
@@ -366,7 +407,9 @@ impl Rule<'_, '_> {
 
     /// How `part`, which is `start..limit` of `whole`, follows it.
     fn window(&mut self, part: Node, whole: Node, start: i64, limit: i64, stride: i64) -> Window {
-        let Some(size) = self.dims.size(whole) else { return Window::Fixed };
+        let Some(size) = self.dims.size(whole) else {
+            return Window::Fixed;
+        };
         if stride != 1 || size < 1 {
             return Window::Fixed;
         }
@@ -377,13 +420,19 @@ impl Rule<'_, '_> {
         let taken = limit.saturating_sub(start);
         let denominator = size / gcd(gcd(start, limit), size).max(1);
         if taken > 1 && denominator <= LARGEST_DENOMINATOR {
-            let relation = Relation::Share { part, whole, numerator: taken, denominator: size };
+            let relation = Relation::Share {
+                part,
+                whole,
+                numerator: taken,
+                denominator: size,
+            };
             self.dims.relate(relation, self.op);
             return Window::Share(size);
         }
         if taken > 1 && size.saturating_sub(taken) <= FEW {
             let delta = taken.saturating_sub(size);
-            self.dims.relate(Relation::Offset { part, whole, delta }, self.op);
+            self.dims
+                .relate(Relation::Offset { part, whole, delta }, self.op);
             return Window::Offset(size);
         }
         Window::Fixed
@@ -398,7 +447,8 @@ impl Rule<'_, '_> {
             let (part, whole) = (self.node(from, axis)?, self.node(to, axis)?);
             if inner.value != 0 || low.value < 0 || high.value < 0 {
                 for node in [part, whole] {
-                    self.dims.freeze(node, self.op, "pads between elements or cuts");
+                    self.dims
+                        .freeze(node, self.op, "pads between elements or cuts");
                 }
                 continue;
             }
@@ -406,16 +456,22 @@ impl Rule<'_, '_> {
             match self.window(part, whole, low.value, low.value.saturating_add(size), 1) {
                 Window::Share(denominator) => {
                     for edge in [low, high] {
-                        let expr = Expr::Share { of: whole, numerator: edge.value, denominator };
+                        let expr = Expr::Share {
+                            of: whole,
+                            numerator: edge.value,
+                            denominator,
+                        };
                         self.dims.number(edge.range, expr);
                     }
                 }
                 Window::All | Window::Offset(_) => {}
                 // What goes in stays, so what is added behind it takes the change.
                 Window::Fixed => {
-                    self.dims.freeze(part, self.op, "places a part of fixed size");
+                    self.dims
+                        .freeze(part, self.op, "places a part of fixed size");
                     let delta = low.value.saturating_add(size).saturating_neg();
-                    self.dims.number(high.range, Expr::Offset { of: whole, delta });
+                    self.dims
+                        .number(high.range, Expr::Offset { of: whole, delta });
                 }
             }
         }
@@ -460,13 +516,21 @@ impl Rule<'_, '_> {
     }
 
     /// `out_axis` is what `size` leaves of `axis`.
-    fn cut(&mut self, from: ValueId, axis: usize, to: ValueId, to_axis: usize, size: &Integer) -> Option<()> {
+    fn cut(
+        &mut self,
+        from: ValueId,
+        axis: usize,
+        to: ValueId,
+        to_axis: usize,
+        size: &Integer,
+    ) -> Option<()> {
         let (whole, part) = (self.node(from, axis)?, self.node(to, to_axis)?);
         if self.dims.size(whole) == Some(size.value) {
             self.dims.equal(whole, part);
             self.dims.number(size.range.clone(), Expr::Size(whole));
         } else {
-            self.dims.freeze(part, self.op, "takes a slice of fixed size");
+            self.dims
+                .freeze(part, self.op, "takes a slice of fixed size");
         }
         Some(())
     }
@@ -567,7 +631,11 @@ impl Rule<'_, '_> {
     fn custom_call(&mut self) -> Option<()> {
         let text = self.module.text.get(self.op.range.clone())?;
         let sharding = ["@Sharding(", "\"Sharding\"", "@LayoutConstraint("];
-        if sharding.iter().any(|s| text.contains(s)) { self.elementwise() } else { None }
+        if sharding.iter().any(|s| text.contains(s)) {
+            self.elementwise()
+        } else {
+            None
+        }
     }
 }
 
@@ -603,13 +671,15 @@ impl DotAxes {
             "stablehlo.dot_general" => {
                 let pair = |pretty: &str, left: &str, right: &str| {
                     let found = op.integer_pair(text, pretty);
-                    let (a, b) = found.or_else(|| {
-                        Some((op.integers(text, left)?, op.integers(text, right)?))
-                    })?;
+                    let (a, b) = found
+                        .or_else(|| Some((op.integers(text, left)?, op.integers(text, right)?)))?;
                     Some((indices(a), indices(b)))
                 };
-                let batch =
-                    pair("batching_dims", "lhs_batching_dimensions", "rhs_batching_dimensions");
+                let batch = pair(
+                    "batching_dims",
+                    "lhs_batching_dimensions",
+                    "rhs_batching_dimensions",
+                );
                 let contracting = pair(
                     "contracting_dims",
                     "lhs_contracting_dimensions",
@@ -617,7 +687,12 @@ impl DotAxes {
                 );
                 let (left_batch, right_batch) = batch.unwrap_or_default();
                 let (left_contracting, right_contracting) = contracting.unwrap_or_default();
-                Some(Self { left_batch, right_batch, left_contracting, right_contracting })
+                Some(Self {
+                    left_batch,
+                    right_batch,
+                    left_contracting,
+                    right_contracting,
+                })
             }
             _ => None,
         }
@@ -633,4 +708,54 @@ fn gcd(a: i64, b: i64) -> i64 {
 }
 
 /// Operations whose operands and results have the same dimensions.
-const ELEMENTWISE: [&str; 49] = ["abs", "add", "and", "atan2", "bitcast_convert", "cbrt", "ceil", "clamp", "compare", "complex", "convert", "cosine", "count_leading_zeros", "divide", "exponential", "exponential_minus_one", "floor", "imag", "is_finite", "log", "log_plus_one", "logistic", "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt", "power", "real", "reduce_precision", "remainder", "round_nearest_afz", "round_nearest_even", "rsqrt", "select", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sine", "sqrt", "subtract", "tan", "tanh", "uniform_dequantize", "uniform_quantize", "xor"];
+const ELEMENTWISE: [&str; 49] = [
+    "abs",
+    "add",
+    "and",
+    "atan2",
+    "bitcast_convert",
+    "cbrt",
+    "ceil",
+    "clamp",
+    "compare",
+    "complex",
+    "convert",
+    "cosine",
+    "count_leading_zeros",
+    "divide",
+    "exponential",
+    "exponential_minus_one",
+    "floor",
+    "imag",
+    "is_finite",
+    "log",
+    "log_plus_one",
+    "logistic",
+    "maximum",
+    "minimum",
+    "multiply",
+    "negate",
+    "not",
+    "or",
+    "popcnt",
+    "power",
+    "real",
+    "reduce_precision",
+    "remainder",
+    "round_nearest_afz",
+    "round_nearest_even",
+    "rsqrt",
+    "select",
+    "shift_left",
+    "shift_right_arithmetic",
+    "shift_right_logical",
+    "sign",
+    "sine",
+    "sqrt",
+    "subtract",
+    "tan",
+    "tanh",
+    "uniform_dequantize",
+    "uniform_quantize",
+    "xor",
+];

@@ -16,7 +16,9 @@ pub(super) fn apply(
     axes: (usize, usize),
 ) -> Result<String, WhatIfError> {
     let main = module.main().ok_or(WhatIfError::NoFunction)?;
-    let absent = || WhatIfError::Absent { what: format!("argument {argument}") };
+    let absent = || WhatIfError::Absent {
+        what: format!("argument {argument}"),
+    };
     let value = *main.body.arguments.get(argument).ok_or_else(absent)?;
     let tensor = module.value(value).tensor.as_ref().ok_or_else(absent)?;
     let refuse = |why| WhatIfError::Argument { argument, why };
@@ -43,9 +45,11 @@ pub(super) fn apply(
                 op.range.start <= used.tensor.range.start && used.tensor.range.end <= op.range.end
             };
             let own = op.map_or_else(|| used.tensor.range == tensor.range, inside);
-            if let (true, Some(x), Some(y)) =
-                (own, used.tensor.dims.get(axes.0), used.tensor.dims.get(axes.1))
-            {
+            if let (true, Some(x), Some(y)) = (
+                own,
+                used.tensor.dims.get(axes.0),
+                used.tensor.dims.get(axes.1),
+            ) {
                 edits.replace(x.range.clone(), written(&b.range));
                 edits.replace(y.range.clone(), written(&a.range));
             }
@@ -95,11 +99,18 @@ fn tell(
         _ => axis,
     };
     let exchanged = |list: Vec<Integer>| {
-        list.into_iter().map(|n| { let new = exchange(n.index()); (n, new) }).collect::<Vec<_>>()
+        list.into_iter()
+            .map(|n| {
+                let new = exchange(n.index());
+                (n, new)
+            })
+            .collect::<Vec<_>>()
     };
     match op.name.as_str() {
         "stablehlo.transpose" => {
-            let list = ["dims", "permutation"].iter().find_map(|k| op.integers(module.text, k))?;
+            let list = ["dims", "permutation"]
+                .iter()
+                .find_map(|k| op.integers(module.text, k))?;
             Some(exchanged(list))
         }
         "stablehlo.dot_general" => {
@@ -125,7 +136,9 @@ fn tell(
             let side = if index == 0 { "lhs" } else { "rhs" };
             for role in ["batching", "contracting"] {
                 let key = format!("{side}_{role}_dimensions");
-                numbers.extend(exchanged(op.integers(module.text, &key).unwrap_or_default()));
+                numbers.extend(exchanged(
+                    op.integers(module.text, &key).unwrap_or_default(),
+                ));
             }
             Some(numbers)
         }

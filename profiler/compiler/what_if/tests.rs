@@ -5,16 +5,25 @@ use crate::program::stablehlo::parse;
 
 /// A decoder's sizes by the fixture's name.
 fn twin(name: &str) -> String {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/programs/twins/");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../tests/fixtures/programs/twins/"
+    );
     let bytes = std::fs::read(format!("{path}{name}.mlir.gz")).unwrap();
     let mut text = String::new();
-    flate2::read::GzDecoder::new(bytes.as_slice()).read_to_string(&mut text).unwrap();
+    flate2::read::GzDecoder::new(bytes.as_slice())
+        .read_to_string(&mut text)
+        .unwrap();
     text
 }
 
 /// The argument and axis of `@main` that has dimension `size` in both.
 fn resize(value: &str, axis: usize, from: i64, to: i64) -> Resize {
-    Resize { dimension: Dimension::of_main(value, axis), from, to }
+    Resize {
+        dimension: Dimension::of_main(value, axis),
+        from,
+        to,
+    }
 }
 
 /// Types and numbers, constants left out: their values are not rewritten.
@@ -37,7 +46,10 @@ fn arguments(text: &str) -> Vec<(String, Vec<i64>)> {
     let sizes = |v: &ValueId| {
         let value = module.value(*v);
         let dims = &value.tensor.as_ref().unwrap().dims;
-        (value.name.clone(), dims.iter().map(|d| d.size.unwrap()).collect())
+        (
+            value.name.clone(),
+            dims.iter().map(|d| d.size.unwrap()).collect(),
+        )
     };
     values.iter().map(sizes).collect()
 }
@@ -97,7 +109,10 @@ fn candidates_name_the_odd_dimensions_and_nothing_in_the_even_model() {
             })
             .collect();
         for wanted in [(50257, 50304), (1023, 1024), (1200, 1280), (100, 128)] {
-            assert!(single.contains(&wanted), "{framework}: {wanted:?} not in {single:?}");
+            assert!(
+                single.contains(&wanted),
+                "{framework}: {wanted:?} not in {single:?}"
+            );
         }
         assert_eq!(single.len(), 4, "{framework}: {single:?}");
         for candidate in &found {
@@ -113,8 +128,10 @@ fn a_weight_that_is_transposed_at_use_is_stored_the_other_way() {
     for framework in ["jax", "torch"] {
         let text = twin(&format!("experts_out_in_1280.{framework}"));
         let found = candidates(&parse(&text), Tiles::default());
-        let swapped: Vec<_> =
-            found.iter().filter(|c| matches!(c.change, Change::StoreSwapped { .. })).collect();
+        let swapped: Vec<_> = found
+            .iter()
+            .filter(|c| matches!(c.change, Change::StoreSwapped { .. }))
+            .collect();
         assert_eq!(swapped.len(), 2, "{framework}: {found:?}");
         let mut changed = text.clone();
         for candidate in swapped {
@@ -154,7 +171,14 @@ fn padding_in_the_graph_keeps_the_signature_and_pays() {
 
 #[test]
 fn a_reader_that_needs_the_old_order_gets_it_back() {
-    let changed = apply(SMALL, &Change::StoreSwapped { argument: 1, axes: (0, 1) }).unwrap();
+    let changed = apply(
+        SMALL,
+        &Change::StoreSwapped {
+            argument: 1,
+            axes: (0, 1),
+        },
+    )
+    .unwrap();
     for line in [
         "%arg1: tensor<10x6xf32>",
         "contracting_dims = [1] x [1]",
@@ -169,10 +193,21 @@ fn a_reader_that_needs_the_old_order_gets_it_back() {
 #[test]
 fn a_matmul_of_another_type_converts_its_operands() {
     let of = |element: &str| {
-        apply(SMALL, &Change::MatmulType { line: 3, element: element.to_owned() }).unwrap()
+        apply(
+            SMALL,
+            &Change::MatmulType {
+                line: 3,
+                element: element.to_owned(),
+            },
+        )
+        .unwrap()
     };
     let bf16 = of("bf16");
-    assert!(bf16.contains("%narrow3_0 = stablehlo.convert %arg0 : (tensor<4x6xf32>) -> tensor<4x6xbf16>"));
+    assert!(
+        bf16.contains(
+            "%narrow3_0 = stablehlo.convert %arg0 : (tensor<4x6xf32>) -> tensor<4x6xbf16>"
+        )
+    );
     assert!(bf16.contains("(tensor<4x6xbf16>, tensor<6x10xbf16>) -> tensor<4x10xf32>"));
     let i8 = of("i8");
     assert!(i8.contains("%wide3 = stablehlo.dot_general %narrow3_0, %narrow3_1"));
@@ -199,5 +234,8 @@ fn what_cannot_be_changed_says_where_and_why() {
     assert!(of(SMALL, &absent).contains("%nothing"));
     assert_eq!(apply("", &other), Err(WhatIfError::NoFunction));
     let both = vec![resize("%arg0", 1, 6, 8), resize("%arg1", 0, 6, 16)];
-    assert!(matches!(apply(SMALL, &Change::Resize(both)), Err(WhatIfError::Contradiction { .. })));
+    assert!(matches!(
+        apply(SMALL, &Change::Resize(both)),
+        Err(WhatIfError::Contradiction { .. })
+    ));
 }
