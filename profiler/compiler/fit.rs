@@ -195,3 +195,7 @@ fn order(left_out: &[&LeftOut], from: f64, to: f64) -> PairOrder {
         cycles: share(cycles),
     }
 }
+
+#[cfg(test)]
+#[path = "fit/tests.rs"]
+mod tests;
