@@ -4,3 +4,4 @@ pub mod calibration;
 pub mod cost_model;
 pub mod fit;
 pub mod pricer;
+pub mod recalibrate;
