@@ -212,6 +212,8 @@ impl Refit {
         let mut out = String::new();
         self.summary(&mut out);
         out.push('\n');
+        self.coverage(&mut out);
+        out.push('\n');
         self.workloads(&mut out);
         out
     }
@@ -247,6 +249,30 @@ impl Refit {
                 percent(within_30_percent),
                 pairs(near_pairs),
                 pairs(far_pairs)
+            );
+        }
+    }
+
+    fn coverage(&self, out: &mut String) {
+        let _ = writeln!(
+            out,
+            "Of left-out programs {:.0} % lie in the 90 % band of their prediction. Of ratios of two:\n",
+            self.fit.time_coverage() * 100.0
+        );
+        out.push_str("| the two spend in different kinds | pairs | measured ratio in the band | the band goes up by |\n|---|---|---|---|\n");
+        for (name, from, to) in [
+            ("less than 5 % of their time", 0.0, 0.05),
+            ("5 % to 25 %", 0.05, 0.25),
+            ("25 % to 60 %", 0.25, 0.6),
+            ("more", 0.6, f64::INFINITY),
+        ] {
+            let found = self.fit.ratio_coverage(from, to);
+            let _ = writeln!(
+                out,
+                "| {name} | {} | {:.0} % | {:.0} % |",
+                found.pairs,
+                found.inside * 100.0,
+                found.median_width * 100.0
             );
         }
     }

@@ -194,4 +194,4 @@ fn picos(ps: f64) -> u64 {
 
 #[cfg(test)]
 #[path = "cost_model/tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -8,13 +8,14 @@
 mod search;
 mod spread;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::compiler::calibration::{Accuracy, Constants, PairOrder, Spread};
 use crate::compiler::cost_model::ProgramWork;
-use crate::compiler::cost_model::program_price::Parts;
+use crate::compiler::cost_model::program_price::{Parts, total_ps};
 use crate::compiler::cost_model::runs::Runs;
 use crate::compiler::cost_model::work::Work;
+use crate::compiler::pricer::OpKind;
 
 /// Something whose time was measured: a program, or a single operation of a trace.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +54,7 @@ impl Sample {
 
     /// Its time by those constants, in picoseconds; at least one, so that ratios exist.
     fn predicted(&self, constants: &Constants) -> f64 {
-        Parts::of(&self.work, constants).total.max(1.0)
+        total_ps(&self.work, constants).max(1.0)
     }
 
     /// The sum of the compiler's own estimates, in picoseconds.
@@ -65,6 +66,20 @@ impl Sample {
 
     fn measured(&self) -> f64 {
         self.measured_ps.max(1) as f64
+    }
+
+    /// Its prediction by constants that were fitted without it.
+    fn left_out(&self, without: &Constants) -> LeftOut {
+        let parts = Parts::of(&self.work, without);
+        let total = parts.total.max(1.0);
+        LeftOut {
+            name: self.name.clone(),
+            set: self.set.clone(),
+            measured_ps: self.measured_ps,
+            predicted_ps: total.round() as u64,
+            estimated_ps: self.estimated().round() as u64,
+            kinds: parts.kinds.iter().map(|(k, t)| (*k, t / total)).collect(),
+        }
     }
 }
 
@@ -81,6 +96,8 @@ pub struct LeftOut {
     pub predicted_ps: u64,
     /// The sum of the compiler's own estimates, in picoseconds.
     pub estimated_ps: u64,
+    /// The shares of the predicted time by kind of operation.
+    pub kinds: BTreeMap<OpKind, f64>,
 }
 
 impl LeftOut {
@@ -88,6 +105,11 @@ impl LeftOut {
     #[must_use]
     pub fn error(&self) -> f64 {
         self.predicted_ps as f64 / self.measured_ps.max(1) as f64 - 1.0
+    }
+
+    /// ln(measured / predicted).
+    fn log_error(&self) -> f64 {
+        -(self.error() + 1.0).max(1e-6).ln()
     }
 }
 
@@ -109,6 +131,51 @@ impl Fit {
         let of_set: Vec<&LeftOut> = self.left_out.iter().filter(|l| l.set == set).collect();
         accuracy(&of_set)
     }
+
+    /// The share of left-out programs whose measured time lies in the band of their prediction.
+    #[must_use]
+    pub fn time_coverage(&self) -> f64 {
+        let inside = self.left_out.iter().filter(|left_out| {
+            let band = self.spread.band_factor * self.spread.of_shares(&left_out.kinds);
+            left_out.log_error().abs() <= band
+        });
+        inside.count() as f64 / self.left_out.len().max(1) as f64
+    }
+
+    /// How the bands of ratios hold, for pairs of left-out programs of one set whose shares of
+    /// time differ by at least `from` and less than `to`, of 0 for alike to 1 for none in common.
+    #[must_use]
+    pub fn ratio_coverage(&self, from: f64, to: f64) -> RatioCoverage {
+        let counted: Vec<&LeftOut> = self.left_out.iter().collect();
+        let mut found = RatioCoverage::default();
+        let mut widths = Vec::new();
+        for (one, other) in spread::pairs(&counted) {
+            if !(from..to).contains(&spread::difference(&one.kinds, &other.kinds)) {
+                continue;
+            }
+            let band = self.spread.ratio_factor * self.spread.of_ratio(&one.kinds, &other.kinds);
+            found.pairs += 1;
+            found.inside += f64::from(u8::from(
+                (one.log_error() - other.log_error()).abs() <= band,
+            ));
+            widths.push(band.exp() - 1.0);
+        }
+        found.inside /= found.pairs.max(1) as f64;
+        widths.sort_by(f64::total_cmp);
+        found.median_width = widths.get(widths.len() / 2).copied().unwrap_or(0.0);
+        found
+    }
+}
+
+/// How often the measured ratio of two programs lies in the band of the predicted one.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RatioCoverage {
+    /// Pairs.
+    pub pairs: usize,
+    /// The share of them whose measured ratio lies in the band.
+    pub inside: f64,
+    /// Half the middle band's width: 0.1 where it goes up by 10 %.
+    pub median_width: f64,
 }
 
 /// Fits constants to samples, from a start that constants keep which no sample tells anything of.
@@ -118,30 +185,25 @@ pub fn fit(samples: &[Sample], start: &Constants) -> Fit {
     let constants = search::search(&all, start, &search::STEPS);
     let names: BTreeSet<&str> = samples.iter().map(|sample| sample.name.as_str()).collect();
     let mut left_out = vec![None; samples.len()];
-    let mut parts = vec![None; samples.len()];
     for name in names {
         let others: Vec<&Sample> = samples.iter().filter(|s| s.name != name).collect();
         // It starts where all samples led: it is close, and whatever the sample did to the
         // constants is undone by the same search.
         let without = search::search(&others, &constants, &search::REFINING_STEPS);
-        for (i, sample) in samples.iter().enumerate() {
-            if sample.name != name {
-                continue;
+        for (slot, sample) in left_out.iter_mut().zip(samples) {
+            if sample.name == name {
+                *slot = Some(sample.left_out(&without));
             }
-            let priced = Parts::of(&sample.work, &without);
-            left_out[i] = Some(LeftOut {
-                name: sample.name.clone(),
-                set: sample.set.clone(),
-                measured_ps: sample.measured_ps,
-                predicted_ps: sample.predicted(&without).round() as u64,
-                estimated_ps: sample.estimated().round() as u64,
-            });
-            parts[i] = Some(priced);
         }
     }
     let left_out: Vec<LeftOut> = left_out.into_iter().flatten().collect();
-    let parts: Vec<Parts> = parts.into_iter().flatten().collect();
-    let spread = spread::spread(samples, &left_out, &parts);
+    let counted: Vec<&LeftOut> = left_out
+        .iter()
+        .zip(samples)
+        .filter(|(_, sample)| sample.weight > 0.0)
+        .map(|(left_out, _)| left_out)
+        .collect();
+    let spread = spread::spread(&counted);
     Fit {
         constants,
         spread,
@@ -195,3 +257,7 @@ fn order(left_out: &[&LeftOut], from: f64, to: f64) -> PairOrder {
         cycles: share(cycles),
     }
 }
+
+#[cfg(test)]
+#[path = "fit/tests.rs"]
+mod tests;

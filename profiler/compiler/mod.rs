@@ -22,6 +22,7 @@ pub mod predicted_session;
 pub mod pricer;
 pub mod program_file;
 pub mod protocol;
+pub mod recalibrate;
 pub mod roofline;
 pub mod target;
 pub mod what_if;

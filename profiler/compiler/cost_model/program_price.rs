@@ -52,6 +52,18 @@ pub(crate) struct Parts {
     exposed: f64,
 }
 
+/// The whole time alone, in picoseconds, as in [`Parts`].
+pub(crate) fn total_ps(work: &ProgramWork, constants: &Constants) -> f64 {
+    let (mut total, mut hbm) = (0.0f64, 0.0);
+    for (op, count) in &work.ops {
+        hbm += count * op.hbm_ps / constants.hbm;
+        if !op.is_async {
+            total += count * time_of(op, constants).0;
+        }
+    }
+    total.max(hbm)
+}
+
 impl Parts {
     /// Operations run one after another; asynchronous transfers run beside them and only cost
     /// what HBM cannot carry in the time of all operations.

@@ -9,20 +9,43 @@ pub(super) const STEPS: [f64; 4] = [1.3, 1.1, 1.03, 1.01];
 pub(super) const REFINING_STEPS: [f64; 3] = [1.1, 1.03, 1.01];
 /// Rounds over all moves at one step.
 const MAX_ROUNDS: usize = 20;
+/// The factor of a kick.
+const KICK: f64 = 1.25;
 /// What a round must gain to count; less is noise.
 const LEAST_GAIN: f64 = 1e-9;
 /// No constant leaves this range, and no share of a bandwidth exceeds 1.
 const RANGE: (f64, f64) = (0.01, 5.0);
 
 /// The constants that fit the samples best, as far as the search finds.
+///
+/// Medians make a rough landscape, so the search is kicked: each constant is set off by
+/// [`KICK`] in either way and all follow, and what fits better stays.
 pub(super) fn search(samples: &[&Sample], start: &Constants, steps: &[f64]) -> Constants {
     let moves = moves();
+    let (mut best, mut least) = descend(samples, start, steps, &moves);
+    for kick in moves.iter().filter(|kick| is_single(kick)) {
+        let kicked = moved(&best, kick, KICK);
+        let (found, loss) = descend(samples, &kicked, &REFINING_STEPS, &moves);
+        if loss < least - LEAST_GAIN {
+            (best, least) = (found, loss);
+        }
+    }
+    restore_unseen(samples, start, best)
+}
+
+/// Moves downhill until no move of the smallest step helps.
+fn descend(
+    samples: &[&Sample],
+    start: &Constants,
+    steps: &[f64],
+    moves: &[Move],
+) -> (Constants, f64) {
     let mut best = *start;
     let mut least = loss(samples, &best);
     for &step in steps {
         for _ in 0..MAX_ROUNDS {
             let before = least;
-            for change in &moves {
+            for change in moves {
                 let tried = moved(&best, change, step);
                 let found = loss(samples, &tried);
                 if found < least - LEAST_GAIN {
@@ -34,7 +57,22 @@ pub(super) fn search(samples: &[&Sample], start: &Constants, steps: &[f64]) -> C
             }
         }
     }
-    best
+    (best, least)
+}
+
+/// A kick may carry a constant away that no sample tells anything of: it goes back to the start.
+fn restore_unseen(samples: &[&Sample], start: &Constants, found: Constants) -> Constants {
+    let mut values = found.to_array();
+    for (i, original) in start.to_array().into_iter().enumerate() {
+        let mut tried = values;
+        if let Some(value) = tried.get_mut(i) {
+            *value = original;
+        }
+        if loss(samples, &Constants::from_array(tried)) <= loss(samples, &found) {
+            values = tried;
+        }
+    }
+    Constants::from_array(values)
 }
 
 type Move = [i32; Constants::COUNT];
@@ -57,6 +95,11 @@ fn moves() -> Vec<Move> {
         }
     }
     moves
+}
+
+/// Whether a move changes one constant only.
+fn is_single(change: &Move) -> bool {
+    change.iter().filter(|up| **up != 0).count() == 1
 }
 
 fn moved(constants: &Constants, change: &Move, step: f64) -> Constants {

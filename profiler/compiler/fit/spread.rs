@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::compiler::calibration::Spread;
-use crate::compiler::cost_model::program_price::Parts;
-use crate::compiler::fit::{LeftOut, Sample};
+use crate::compiler::fit::LeftOut;
 use crate::compiler::pricer::OpKind;
 
 /// The share of what was measured that a band holds.
@@ -19,34 +18,12 @@ const PRIOR_PROGRAMS: f64 = 2.0;
 /// No spread is smaller than this: the measurements themselves move by about a percent.
 const LEAST: f64 = 0.01;
 
-/// A left-out sample: its error and where its time goes.
-struct Seen<'a> {
-    name: &'a str,
-    set: &'a str,
-    /// ln(measured / predicted).
-    error: f64,
-    kinds: BTreeMap<OpKind, f64>,
-}
-
-pub(super) fn spread(samples: &[Sample], left_out: &[LeftOut], parts: &[Parts]) -> Spread {
-    let rows = samples.iter().zip(left_out).zip(parts);
-    let seen: Vec<Seen<'_>> = rows
-        .filter(|((sample, _), _)| sample.weight > 0.0)
-        .map(|((_, left_out), parts)| {
-            let total = parts.total.max(1.0);
-            let kinds = parts.kinds.iter();
-            Seen {
-                name: &left_out.name,
-                set: &left_out.set,
-                error: -(left_out.error() + 1.0).max(1e-6).ln(),
-                kinds: kinds.map(|(kind, time)| (*kind, time / total)).collect(),
-            }
-        })
-        .collect();
-    let pooled = root_mean_square(&seen, |_| 1.0, None);
+/// The spreads that left-out samples show.
+pub(super) fn spread(seen: &[&LeftOut]) -> Spread {
+    let pooled = root_mean_square(seen, |_| 1.0, None);
     let of = |kinds: &[OpKind]| {
-        let share = |s: &Seen<'_>| kinds.iter().filter_map(|kind| s.kinds.get(kind)).sum();
-        root_mean_square(&seen, share, Some(pooled))
+        let share = |s: &LeftOut| kinds.iter().filter_map(|kind| s.kinds.get(kind)).sum();
+        root_mean_square(seen, share, Some(pooled))
     };
     let mut spread = Spread {
         matmul: of(&[OpKind::Matmul]),
@@ -59,12 +36,12 @@ pub(super) fn spread(samples: &[Sample], left_out: &[LeftOut], parts: &[Parts]) 
     };
     let programs = seen
         .iter()
-        .map(|s| s.error.abs() / spread.of_shares(&s.kinds));
+        .map(|s| s.log_error().abs() / spread.of_shares(&s.kinds));
     spread.band_factor = quantile(programs.collect());
-    let pairs: Vec<(f64, f64)> = pairs(&seen)
+    let pairs: Vec<(f64, f64)> = pairs(seen)
         .map(|(a, b)| {
             (
-                (a.error - b.error).abs(),
+                (a.log_error() - b.log_error()).abs(),
                 spread.of_ratio(&a.kinds, &b.kinds),
             )
         })
@@ -84,23 +61,38 @@ pub(super) fn spread(samples: &[Sample], left_out: &[LeftOut], parts: &[Parts]) 
 }
 
 /// Pairs of different programs of one set.
-fn pairs<'a>(seen: &'a [Seen<'a>]) -> impl Iterator<Item = (&'a Seen<'a>, &'a Seen<'a>)> {
-    let with_earlier = |(i, one)| seen.iter().take(i).map(move |other| (one, other));
+pub(super) fn pairs<'a>(
+    seen: &'a [&'a LeftOut],
+) -> impl Iterator<Item = (&'a LeftOut, &'a LeftOut)> {
     seen.iter()
         .enumerate()
-        .flat_map(with_earlier)
-        .filter(|(a, b): &(&Seen<'_>, &Seen<'_>)| a.set == b.set && a.name != b.name)
+        .flat_map(|(i, one)| seen.iter().take(i).map(move |other| (*one, *other)))
+        .filter(|(a, b)| a.set == b.set && a.name != b.name)
+}
+
+/// How much of their time two programs spend in different kinds: 0 for none, 1 for all.
+pub(super) fn difference(one: &BTreeMap<OpKind, f64>, other: &BTreeMap<OpKind, f64>) -> f64 {
+    let unit = Spread {
+        matmul: 1.0,
+        convolution: 1.0,
+        vector: 1.0,
+        kernel: 1.0,
+        band_factor: 1.0,
+        ratio_floor: 0.0,
+        ratio_factor: 1.0,
+    };
+    unit.of_ratio(one, other) / 2.0
 }
 
 /// The weighted root mean square error, pulled towards `prior`.
 fn root_mean_square(
-    seen: &[Seen<'_>],
-    weight: impl Fn(&Seen<'_>) -> f64,
+    seen: &[&LeftOut],
+    weight: impl Fn(&LeftOut) -> f64,
     prior: Option<f64>,
 ) -> f64 {
     let (mut sum, mut weights) = (0.0, 0.0);
     for s in seen {
-        sum += weight(s) * s.error * s.error;
+        sum += weight(s) * s.log_error().powi(2);
         weights += weight(s);
     }
     match prior {
