@@ -8,6 +8,7 @@
 //! terminal or leaves the process is in this crate; the other crates are pure.
 
 pub mod cli;
+pub mod compiler;
 pub mod exit;
 pub mod log;
 pub mod progress;

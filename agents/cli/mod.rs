@@ -1,7 +1,9 @@
 //! The command line: one file a command.
 
 pub mod analyze;
+pub mod compile_worker;
 pub mod diff;
+pub mod doctor;
 pub mod explain;
 pub mod input;
 pub mod memory;
@@ -9,6 +11,7 @@ pub mod ops;
 pub mod output;
 pub mod rules;
 pub mod steps;
+pub mod targets;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -41,6 +44,13 @@ enum Command {
     Explain(explain::Args),
     /// List all rules.
     Rules(rules::Args),
+    /// List what programs can be compiled for.
+    Targets(targets::Args),
+    /// Check what this machine has: Python, the TPU compiler; fetch the latter.
+    Doctor(doctor::Args),
+    /// The compiler's own process: not for people.
+    #[command(hide = true)]
+    CompileWorker(compile_worker::Args),
 }
 
 /// How the report is written.
@@ -103,6 +113,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Memory(args) => memory::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Rules(args) => rules::run(&args),
+        Command::Targets(args) => targets::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::CompileWorker(args) => compile_worker::run(&args),
     };
     match outcome {
         Ok(code) => ExitCode::from(code),

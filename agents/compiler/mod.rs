@@ -1,0 +1,242 @@
+//! The TPU compiler as a component: found on the user's machine, run in processes of its own,
+//! limited, and asked only once for the same thing.
+
+pub mod cache;
+pub mod error;
+pub mod libtpu;
+pub mod pool;
+pub mod process;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use profiler::chip::Generation;
+use profiler::compiler::compiled::{Compiled, CompilerBuild};
+use profiler::compiler::options::CompileOptions;
+use profiler::compiler::program_file::{ProgramFile, ProgramKind};
+use profiler::compiler::protocol::{Request, Response};
+use profiler::compiler::target::Target;
+
+use cache::{Cache, cache_folder};
+use error::CompileError;
+use libtpu::Libtpu;
+use pool::Pool;
+use process::Spawn;
+
+/// Which compiler, and what it may use.
+#[derive(Clone, Debug, Args)]
+pub struct CompilerArgs {
+    /// The TPU compiler, libtpu.so or its folder [default: TPU_LIBRARY_PATH, the active Python's
+    /// libtpu package, what `tpu-tune doctor --install-libtpu` fetched].
+    #[arg(long, value_name = "PATH", help_heading = "Compiler")]
+    pub libtpu: Option<PathBuf>,
+
+    /// Seconds that the compiler may take for one program.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, help_heading = "Compiler")]
+    pub compile_timeout: u64,
+
+    /// Memory in GiB that one compiler process may map [default: an equal share of three quarters
+    /// of the machine's memory].
+    #[arg(long, value_name = "GIB", help_heading = "Compiler")]
+    pub compile_memory_gib: Option<u64>,
+
+    /// Compile again what was compiled before.
+    #[arg(long, help_heading = "Compiler")]
+    pub no_cache: bool,
+}
+
+impl Default for CompilerArgs {
+    fn default() -> Self {
+        Self {
+            libtpu: None,
+            compile_timeout: 600,
+            compile_memory_gib: None,
+            no_cache: false,
+        }
+    }
+}
+
+/// Memory that a compiler process needs in any case, in bytes: the library alone maps more than
+/// one GiB.
+const LEAST_MEMORY_BYTES: u64 = 4 << 30;
+
+/// The compiler of this machine.
+pub struct Compiler {
+    libtpu: Libtpu,
+    pool: Pool,
+    cache: Option<Cache>,
+}
+
+/// What the compiler says of a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetDescription {
+    /// Devices as the compiler counts them.
+    pub devices: u64,
+    /// What it calls one, as `TPU v6 lite`.
+    pub kind: String,
+    /// HBM of a device that a program may use, in bytes, where the compiler says.
+    pub hbm_bytes: Option<u64>,
+}
+
+impl Compiler {
+    /// Finds the compiler; nothing is started before it is asked.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn open(args: &CompilerArgs) -> Result<Self, CompileError> {
+        let program = std::env::current_exe().map_err(|error| CompileError::Start {
+            message: format!("our own binary cannot be found: {error}"),
+        })?;
+        Self::with_program(args, program)
+    }
+
+    /// As [`Self::open`], where the running program is not `tpu-tune`.
+    ///
+    /// # Errors
+    /// When there is no compiler.
+    pub fn with_program(args: &CompilerArgs, program: PathBuf) -> Result<Self, CompileError> {
+        let libtpu = libtpu::find(args.libtpu.as_deref())?;
+        tracing::debug!(path = %libtpu.path.display(), version = ?libtpu.version, "libtpu");
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let usable = rustix::system::sysinfo().totalram as u64 / 4 * 3;
+        let size = cores.min((usable / LEAST_MEMORY_BYTES) as usize).max(1);
+        let memory_limit_bytes = args
+            .compile_memory_gib
+            .map(|gib| gib.saturating_mul(1 << 30))
+            .unwrap_or((usable / size as u64).max(LEAST_MEMORY_BYTES));
+        let spawn = Spawn {
+            program,
+            library: libtpu.path.clone(),
+            memory_limit_bytes,
+            init_args: Vec::new(),
+        };
+        let cache = cache_folder().filter(|_| !args.no_cache);
+        Ok(Self {
+            libtpu,
+            pool: Pool::new(spawn, size, Duration::from_secs(args.compile_timeout)),
+            cache: cache.map(|folder| Cache::in_folder(folder.join("compiles"))),
+        })
+    }
+
+    /// Where it was found.
+    #[must_use]
+    pub fn libtpu(&self) -> &Libtpu {
+        &self.libtpu
+    }
+
+    /// The processes that do the work.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Compiles a program for a target, or finds what was made of it before.
+    ///
+    /// # Errors
+    /// See [`CompileError`]; the compiler stays usable after each.
+    pub fn compile(
+        &self,
+        program: &ProgramFile,
+        target: &Target,
+        options: &CompileOptions,
+    ) -> Result<Compiled, CompileError> {
+        if program.kind == ProgramKind::HloText {
+            return Err(CompileError::Form {
+                message: "the compiler takes no HLO text: give the HLO as proto (--xla_dump_hlo_as_proto) or the StableHLO that it was made of".to_owned(),
+            });
+        }
+        let request = Request::Compile {
+            topology: target.topology(),
+            megacore: is_megacore(target),
+            format: program.pjrt_format().to_owned(),
+            options: options.clone(),
+        };
+        let asked = serde_json::to_vec(&request).unwrap_or_default();
+        let key = Cache::key(&[&program.code, &asked, self.identity().as_bytes()]);
+        if let Some(compiled) = self.cache.as_ref().and_then(|cache| cache.get(&key)) {
+            return Ok(compiled);
+        }
+        let (response, hlo, pjrt) = self.pool.ask(&request, &program.code)?;
+        let Response::Compiled {
+            memory,
+            flops,
+            bytes_accessed,
+            ..
+        } = response
+        else {
+            return Err(out_of_turn());
+        };
+        let compiled = Compiled {
+            build: CompilerBuild {
+                libtpu: self.version(),
+                pjrt,
+            },
+            hlo,
+            memory,
+            flops,
+            bytes_accessed,
+        };
+        if let Some(cache) = &self.cache {
+            cache.put(&key, &compiled);
+        }
+        Ok(compiled)
+    }
+
+    /// What the compiler says of a target.
+    ///
+    /// # Errors
+    /// When it knows no such topology.
+    pub fn describe(&self, target: &Target) -> Result<TargetDescription, CompileError> {
+        let request = Request::Topology {
+            topology: target.topology(),
+            megacore: is_megacore(target),
+        };
+        match self.pool.ask(&request, &[])?.0 {
+            Response::Topology {
+                devices,
+                kind,
+                hbm_bytes,
+                ..
+            } => Ok(TargetDescription {
+                devices,
+                kind,
+                hbm_bytes,
+            }),
+            _ => Err(out_of_turn()),
+        }
+    }
+
+    /// The wheel's version, for people and for calibrations.
+    #[must_use]
+    pub fn version(&self) -> String {
+        self.libtpu
+            .version
+            .clone()
+            .unwrap_or_else(|| "of unknown version".to_owned())
+    }
+
+    /// What tells this build from others: its version, and of its file what changes with it.
+    fn identity(&self) -> String {
+        let meta = std::fs::metadata(&self.libtpu.path).ok();
+        let bytes = meta.as_ref().map_or(0, std::fs::Metadata::len);
+        match &self.libtpu.version {
+            Some(version) => format!("{version} {bytes}"),
+            None => {
+                let modified = meta.and_then(|meta| meta.modified().ok());
+                format!("{} {bytes} {modified:?}", self.libtpu.path.display())
+            }
+        }
+    }
+}
+
+/// On v4 the compiler would count two devices a chip, JAX counts one.
+fn is_megacore(target: &Target) -> bool {
+    target.generation == Generation::V4
+}
+
+fn out_of_turn() -> CompileError {
+    CompileError::Start {
+        message: "its process answers out of turn".to_owned(),
+    }
+}

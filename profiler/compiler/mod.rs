@@ -1,0 +1,18 @@
+//! The TPU compiler without a TPU.
+//!
+//! ```text
+//! program file ─> worker process ── PJRT ──> optimized HLO, memory ─> cost model ─> Session
+//! ```
+//!
+//! libtpu compiles for any topology on a plain CPU machine. It may also abort, hang or eat all
+//! memory, so it is loaded in worker processes only ([`worker`]); who starts them, limits them and
+//! keeps their results is `agents`' business.
+
+pub mod compiled;
+mod ffi;
+pub mod options;
+pub mod pjrt;
+pub mod program_file;
+pub mod protocol;
+pub mod target;
+pub mod worker;
