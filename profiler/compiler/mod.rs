@@ -14,5 +14,6 @@ pub mod options;
 pub mod pjrt;
 pub mod program_file;
 pub mod protocol;
+pub mod sharding;
 pub mod target;
 pub mod worker;
