@@ -3,6 +3,7 @@
 //! ```text
 //! data/chips/*.toml ────────────> chips       peaks, memories and links of a generation
 //! data/efficiency.toml ─────────> efficiency  what share of a peak good programs reach
+//! data/ici.toml ──────────────> ici         how fast collectives run over the links
 //! data/advice/base_rates.toml ──> advice      how often a kind of advice helped
 //! ```
 //!
@@ -19,6 +20,7 @@ pub mod advice;
 mod beta;
 pub mod chips;
 pub mod efficiency;
+pub mod ici;
 
 use serde::de::DeserializeOwned;
 

@@ -11,10 +11,12 @@
 pub mod chip;
 pub mod compiler;
 pub mod diff;
+pub mod emit;
 pub mod evidence;
 pub mod intervals;
 pub mod memory;
 pub mod note;
+pub mod prediction;
 pub mod program;
 pub mod roofline_session;
 pub mod session;

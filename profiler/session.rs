@@ -258,6 +258,9 @@ pub struct Device {
     pub steps: Track,
     /// Runtime markers as `barrier-cores`; ids are [`NameId`]s.
     pub marks: Track,
+    /// Spans of `ops` that stand for more than one execution, by position: the later iterations of
+    /// long loops are predicted as one span for each operation.
+    pub repeats: std::collections::BTreeMap<usize, u64>,
     /// Costs per execution for custom calls.
     pub event_costs: FxHashMap<OpId, EventCosts>,
     /// First begin and last end of operations and steps on the device's own clock.
@@ -281,6 +284,12 @@ impl Device {
         self.op_device_duration_ps.push(device_duration);
     }
 
+    /// How many executions a span of `ops` stands for.
+    #[must_use]
+    pub fn executions_of(&self, span: usize) -> u64 {
+        self.repeats.get(&span).copied().unwrap_or(1)
+    }
+
     /// A device with no events yet.
     #[must_use]
     pub fn new(host: u32, plane: String, kind: CoreKind, ordinal: u32) -> Self {
@@ -300,6 +309,7 @@ impl Device {
             async_ops: Track::default(),
             steps: Track::default(),
             marks: Track::default(),
+            repeats: std::collections::BTreeMap::new(),
             event_costs: FxHashMap::default(),
             device_extent_ps: None,
         }
@@ -406,6 +416,8 @@ pub struct SessionProgram {
 pub struct Session {
     /// Measured or predicted.
     pub origin: Origin,
+    /// How it was predicted, where it was.
+    pub prediction: Option<crate::prediction::Prediction>,
     /// The files it was read from.
     pub inputs: Vec<Input>,
     /// The hosts that took part.

@@ -224,7 +224,7 @@ fn add_device(device: &Device, sums: &mut [Sum]) {
         let Some(sum) = sums.get_mut(*op as usize) else {
             continue;
         };
-        sum.occurrences += 1;
+        sum.occurrences = sum.occurrences.saturating_add(device.executions_of(i));
         sum.total_ps = sum.total_ps.saturating_add(device.op_device_duration_ps[i]);
         sum.self_ps = sum.self_ps.saturating_add(device.op_self_ps[i]);
     }

@@ -10,10 +10,14 @@
 
 pub mod compiled;
 mod ffi;
+pub mod ici;
 pub mod options;
 pub mod pjrt;
+pub mod predicted_session;
+pub mod pricer;
 pub mod program_file;
 pub mod protocol;
+pub mod roofline;
 pub mod sharding;
 pub mod target;
 pub mod worker;

@@ -216,12 +216,13 @@ pub fn op_profiles(session: &Session, steps: &Steps, peaks: &Peaks) -> Vec<OpPro
                 continue;
             };
             let own = device.op_self_ps[i];
-            sum.occurrences += 1;
+            let executions = device.executions_of(i);
+            sum.occurrences = sum.occurrences.saturating_add(executions);
             sum.total_ps = sum.total_ps.saturating_add(device.op_device_duration_ps[i]);
             sum.self_ps = sum.self_ps.saturating_add(own);
             let start = device.ops.start_ps[i];
             if start >= core.window_ps.0 && start < core.window_ps.1 {
-                sum.window_occurrences += 1;
+                sum.window_occurrences = sum.window_occurrences.saturating_add(executions);
                 sum.window_self_ps = sum.window_self_ps.saturating_add(own);
             }
         }

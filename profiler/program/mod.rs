@@ -23,6 +23,7 @@ pub mod hlo_text;
 pub mod instruction;
 mod instruction_proto;
 pub mod kernel;
+pub mod liveness;
 pub mod matmul;
 mod matmul_guess;
 pub mod mesh;

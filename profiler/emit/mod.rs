@@ -1,0 +1,1 @@
+//! Sessions, written for other tools to open.
