@@ -169,8 +169,8 @@ impl Plugin {
         let failed = |message: String| PjrtError { code: 5, message };
         // SAFETY: loading a library runs its initialisers; the user named this one or installed
         // it as their compiler, and this process exists to run it.
-        let library = unsafe { libloading::Library::new(path) }
-            .map_err(|error| failed(error.to_string()))?;
+        let library =
+            unsafe { libloading::Library::new(path) }.map_err(|error| failed(error.to_string()))?;
         // The plugin keeps threads and static state: it stays for as long as the process does.
         let library: &'static _ = Box::leak(Box::new(library));
         // SAFETY: the symbol is the C API's one entry point and has this type in all versions.

@@ -106,7 +106,11 @@ impl ProgramFile {
         if looks_like_hlo_proto(bytes) {
             return Ok(Self::plain(ProgramKind::HloProto, bytes));
         }
-        let start: String = bytes.iter().take(24).map(|b| b.escape_ascii().to_string()).collect();
+        let start: String = bytes
+            .iter()
+            .take(24)
+            .map(|b| b.escape_ascii().to_string())
+            .collect();
         Err(ProgramFileError::Unknown {
             start: format!("\"{start}\""),
         })

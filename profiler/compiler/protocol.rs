@@ -88,7 +88,8 @@ pub enum Response {
 /// When the other side is gone.
 pub fn write_frame(out: &mut impl Write, header: &impl Serialize, body: &[u8]) -> io::Result<()> {
     let header = serde_json::to_vec(header)?;
-    let length = u32::try_from(header.len()).map_err(|_| too_long("header", header.len() as u64))?;
+    let length =
+        u32::try_from(header.len()).map_err(|_| too_long("header", header.len() as u64))?;
     out.write_all(&length.to_le_bytes())?;
     out.write_all(&(body.len() as u64).to_le_bytes())?;
     out.write_all(&header)?;

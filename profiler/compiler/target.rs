@@ -31,7 +31,9 @@ pub enum TargetError {
         name: String,
     },
     /// There is no slice of that many.
-    #[error("there is no {generation}-{count}: {generation} counts {unit}, and its slices are {known}")]
+    #[error(
+        "there is no {generation}-{count}: {generation} counts {unit}, and its slices are {known}"
+    )]
     Size {
         /// The generation.
         generation: &'static str,
@@ -43,7 +45,9 @@ pub enum TargetError {
         known: String,
     },
     /// The grid does not fit the generation.
-    #[error("{generation} has no topology {grid}: expected {dimensions} dimensions, as in {example}")]
+    #[error(
+        "{generation} has no topology {grid}: expected {dimensions} dimensions, as in {example}"
+    )]
     Grid {
         /// The generation.
         generation: &'static str,
@@ -284,9 +288,16 @@ mod tests {
 
     #[test]
     fn what_does_not_exist_is_refused_with_what_does() {
-        let size = Target::parse("v6e-3").expect_err("no such slice").to_string();
-        assert!(size.contains("counts chips") && size.contains("v6e-4"), "{size}");
-        let grid = Target::parse("v5p:2x2").expect_err("two dimensions").to_string();
+        let size = Target::parse("v6e-3")
+            .expect_err("no such slice")
+            .to_string();
+        assert!(
+            size.contains("counts chips") && size.contains("v6e-4"),
+            "{size}"
+        );
+        let grid = Target::parse("v5p:2x2")
+            .expect_err("two dimensions")
+            .to_string();
         assert!(grid.contains("v5p:2x2x1"), "{grid}");
         for junk in ["", "h100", "v6e-", "v6e:0x0", "v6e:99999x2", "v6e--4"] {
             assert!(Target::parse(junk).is_err(), "{junk}");

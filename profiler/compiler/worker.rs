@@ -83,12 +83,12 @@ fn answer(
             }
             let cost = executable.cost_analysis().unwrap_or_default();
             let property = |name: &str| {
-                cost.iter()
-                    .find(|(property, _)| property == name)
-                    .and_then(|(_, value)| match value {
+                cost.iter().find(|(property, _)| property == name).and_then(
+                    |(_, value)| match value {
                         Attribute::Float(value) if *value >= 0.0 => Some(f64::from(*value)),
                         _ => None,
-                    })
+                    },
+                )
             };
             let response = Response::Compiled {
                 memory,
@@ -134,10 +134,7 @@ impl Topologies {
         let topology = match known {
             Some((_, _, topology)) => topology,
             None => {
-                let joined = [(
-                    "chip_config_name",
-                    Attribute::Text("megacore".to_owned()),
-                )];
+                let joined = [("chip_config_name", Attribute::Text("megacore".to_owned()))];
                 plugin.topology(name, if megacore { &joined } else { &[] })?
             }
         };

@@ -25,12 +25,18 @@ pub enum Dialect {
 ///
 /// # Errors
 /// When the program has no usable `@main`.
-pub fn annotate(text: &str, sharding: &Sharding, dialect: Dialect) -> Result<String, SignatureError> {
+pub fn annotate(
+    text: &str,
+    sharding: &Sharding,
+    dialect: Dialect,
+) -> Result<String, SignatureError> {
     let signature = Signature::parse(text)?;
     let mut edits: Vec<(Range<usize>, String)> = Vec::new();
     for (port, spec) in signature.arguments.iter().zip(&sharding.arguments) {
         edits.push(edit(text, port, spec, &sharding.mesh, dialect));
-        let result = port.aliases.and_then(|result| signature.results.get(result));
+        let result = port
+            .aliases
+            .and_then(|result| signature.results.get(result));
         if let Some(result) = result
             && result.dims() == port.dims()
         {
@@ -55,7 +61,13 @@ pub fn annotate(text: &str, sharding: &Sharding, dialect: Dialect) -> Result<Str
 }
 
 /// The attributes of a port with the new sharding in place of any other.
-fn edit(text: &str, port: &Port, spec: &Spec, mesh: &Mesh, dialect: Dialect) -> (Range<usize>, String) {
+fn edit(
+    text: &str,
+    port: &Port,
+    spec: &Spec,
+    mesh: &Mesh,
+    dialect: Dialect,
+) -> (Range<usize>, String) {
     let mut attributes: Vec<String> = port
         .attributes
         .iter()
@@ -73,7 +85,10 @@ fn edit(text: &str, port: &Port, spec: &Spec, mesh: &Mesh, dialect: Dialect) -> 
     } else {
         format!(" {{{}}}", attributes.join(", "))
     };
-    let end = port.braces.as_ref().map_or(port.ty.end, |braces| braces.end);
+    let end = port
+        .braces
+        .as_ref()
+        .map_or(port.ty.end, |braces| braces.end);
     (port.ty.end..end, new)
 }
 
@@ -93,7 +108,10 @@ fn module_edits(text: &str, mesh: &Mesh, dialect: Dialect) -> Vec<(Range<usize>,
             opened = true;
             edits.extend(partitions(line, start, mesh.devices()));
             if dialect == Dialect::Shardy {
-                edits.push((at..at, format!("  sdy.mesh @{MESH_NAME} = {}\n", shardy_mesh(mesh))));
+                edits.push((
+                    at..at,
+                    format!("  sdy.mesh @{MESH_NAME} = {}\n", shardy_mesh(mesh)),
+                ));
             }
         }
     }
@@ -152,7 +170,9 @@ pub fn gspmd(spec: &Spec, mesh: &Mesh) -> String {
         .collect();
     // Mesh axes in the order in which the tiles count them, those that cut nothing last.
     let mut order: Vec<usize> = spec.dims.iter().flatten().copied().collect();
-    let rest: Vec<usize> = (0..mesh.axes.len()).filter(|a| !order.contains(a)).collect();
+    let rest: Vec<usize> = (0..mesh.axes.len())
+        .filter(|a| !order.contains(a))
+        .collect();
     let copies: u64 = rest.iter().map(size).product();
     order.extend(rest);
     let mut suffix = "";

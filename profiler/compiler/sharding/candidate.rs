@@ -162,7 +162,10 @@ impl Candidate {
 /// The usual name for what a mesh axis does.
 fn strategy(problem: &Problem, uses: &AxisUse) -> &'static str {
     let named = |wanted: &str| {
-        let mut weights = uses.weights.iter().filter_map(|axis| problem.axes.get(*axis));
+        let mut weights = uses
+            .weights
+            .iter()
+            .filter_map(|axis| problem.axes.get(*axis));
         weights.any(|axis| axis.name.starts_with(wanted))
     };
     let on_batch = uses.data.is_some() && uses.data == problem.data_axes.first().copied();
@@ -254,7 +257,9 @@ fn advance(choice: &mut [usize], base: usize) -> bool {
 
 /// Everything that one mesh axis can cut.
 fn axis_uses(problem: &Problem) -> Vec<AxisUse> {
-    let data = [None].into_iter().chain(problem.data_axes.iter().map(|axis| Some(*axis)));
+    let data = [None]
+        .into_iter()
+        .chain(problem.data_axes.iter().map(|axis| Some(*axis)));
     let sets = weight_sets(problem);
     data.flat_map(|data| {
         sets.iter().map(move |weights| AxisUse {

@@ -233,7 +233,9 @@ impl Reader {
             let end = rest
                 .char_indices()
                 .skip(1)
-                .find(|(_, c)| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '#' | '$' | '.' | '-'))
+                .find(|(_, c)| {
+                    !c.is_ascii_alphanumeric() && !matches!(c, '_' | '#' | '$' | '.' | '-')
+                })
                 .map_or(rest.len(), |(at, _)| at);
             let name = rest.get(..end).unwrap_or_default();
             if let Some(value) = self.values.get(name) {
@@ -309,7 +311,9 @@ impl Reader {
             "stablehlo.reduce" => self.reduce(head, &operands, &made),
             "stablehlo.reshape" => self.reshape(&operands, &mut made),
             "stablehlo.gather" => self.gather(head, &operands, &made),
-            "stablehlo.convert" | "stablehlo.bitcast_convert" | "stablehlo.optimization_barrier" => {
+            "stablehlo.convert"
+            | "stablehlo.bitcast_convert"
+            | "stablehlo.optimization_barrier" => {
                 for (from, to) in operands.iter().zip(&mut made) {
                     self.alike(from, to);
                     to.argument = from.argument;
@@ -472,7 +476,9 @@ impl Reader {
         let (mut i, mut j) = (0, 0);
         while i < from.dims.len() && j < to.dims.len() {
             let (first_i, first_j) = (i, j);
-            let at = |value: &Value, index: usize| u128::from(value.dims.get(index).copied().unwrap_or(1));
+            let at = |value: &Value, index: usize| {
+                u128::from(value.dims.get(index).copied().unwrap_or(1))
+            };
             let (mut a, mut b) = (at(from, i), at(to, j));
             while a != b {
                 if a < b && i + 1 < from.dims.len() {

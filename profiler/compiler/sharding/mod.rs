@@ -14,15 +14,16 @@
 //! decided what, and said why. Nothing here reads a file or a clock.
 
 pub mod annotate;
-//pub mod bounds;
+pub mod answer;
+pub mod bounds;
 pub mod candidate;
-//mod estimate;
-//pub mod evaluate;
+mod estimate;
+pub mod evaluate;
 mod flow;
 pub mod mesh;
-//pub mod print;
+pub mod print;
 pub mod problem;
-//pub mod search;
+pub mod search;
 pub mod signature;
 pub mod spec;
 pub mod tensor;

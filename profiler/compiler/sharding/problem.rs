@@ -247,7 +247,11 @@ impl<'a> Roles<'a> {
 
     /// The sequence: the data's second dimension, if no weight has it.
     fn sequence(&self, batch: u32) -> Option<u32> {
-        let weights: Vec<u32> = self.with_role(Role::Parameter).flat_map(|a| self.sets(a)).copied().collect();
+        let weights: Vec<u32> = self
+            .with_role(Role::Parameter)
+            .flat_map(|a| self.sets(a))
+            .copied()
+            .collect();
         self.with_role(Role::Data)
             .filter_map(|argument| match self.sets(argument) {
                 [first, second, ..] if *first == batch => Some(*second),
@@ -319,7 +323,11 @@ impl<'a> Roles<'a> {
         in_products.dedup();
         let mut found: Vec<(u32, u64)> = Vec::new();
         for argument in self.with_role(Role::Parameter) {
-            let bytes = self.signature.arguments.get(argument).map_or(0, |p| p.bytes().0);
+            let bytes = self
+                .signature
+                .arguments
+                .get(argument)
+                .map_or(0, |p| p.bytes().0);
             if bytes < SMALL_ARGUMENT.0 {
                 continue;
             }
@@ -458,7 +466,10 @@ fn grouped(
             .map(|set| axes.iter().position(|axis| axis.set == *set))
             .collect();
         let found = groups.iter().position(|group| {
-            group.name == name && group.role == role && group.dims == port.dims() && group.axes == own
+            group.name == name
+                && group.role == role
+                && group.dims == port.dims()
+                && group.axes == own
         });
         let group = found.unwrap_or_else(|| {
             groups.push(Group {
@@ -482,8 +493,7 @@ fn grouped(
 mod tests {
     use super::*;
 
-    const BLOCK: &str =
-        include_str!("../../../tests/fixtures/programs/sharding/block_train.mlir");
+    const BLOCK: &str = include_str!("../../../tests/fixtures/programs/sharding/block_train.mlir");
 
     #[test]
     fn a_transformer_step_shows_its_axes() {

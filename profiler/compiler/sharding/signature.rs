@@ -99,9 +99,8 @@ impl Signature {
     /// Whether any argument has a sharding already.
     #[must_use]
     pub fn is_sharded(&self) -> bool {
-        let is_sharding = |(name, _): &(String, Range<usize>)| {
-            name == "sdy.sharding" || name == "mhlo.sharding"
-        };
+        let is_sharding =
+            |(name, _): &(String, Range<usize>)| name == "sdy.sharding" || name == "mhlo.sharding";
         let mut arguments = self.arguments.iter();
         arguments.any(|argument| argument.attributes.iter().any(is_sharding))
     }
@@ -188,7 +187,9 @@ impl Port {
             at = close;
         }
         let rest = text.get(at..range.end).unwrap_or_default().trim();
-        if let Some(name) = rest.strip_prefix("loc(\"").and_then(|r| r.split('"').next())
+        if let Some(name) = rest
+            .strip_prefix("loc(\"")
+            .and_then(|r| r.split('"').next())
             && !name.is_empty()
         {
             port.name = name.to_owned();

@@ -91,7 +91,13 @@ mod tests {
 
     #[test]
     fn what_has_no_fixed_size_is_none() {
-        for text in ["tensor<?x4xf32>", "!stablehlo.token", "tensor<4x>", "tensor<", ""] {
+        for text in [
+            "tensor<?x4xf32>",
+            "!stablehlo.token",
+            "tensor<4x>",
+            "tensor<",
+            "",
+        ] {
             assert_eq!(TensorType::parse(text), None, "{text}");
         }
     }

@@ -119,7 +119,10 @@ mod tests {
 
     #[test]
     fn number_lists_are_read_after_their_name() {
-        assert_eq!(numbers_after("x, dims = [0, 2] : t", "dims"), Some(vec![0, 2]));
+        assert_eq!(
+            numbers_after("x, dims = [0, 2] : t", "dims"),
+            Some(vec![0, 2])
+        );
         assert_eq!(numbers_after("dims = []", "dims"), Some(vec![]));
         assert_eq!(numbers_after("dims = [a]", "dims"), None);
     }
