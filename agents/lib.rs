@@ -11,5 +11,6 @@ pub mod cli;
 pub mod compiler;
 pub mod exit;
 pub mod log;
+pub mod predict;
 pub mod progress;
 pub mod render;

@@ -225,6 +225,27 @@ fn read_content(path: &Path) -> Result<Content, LoadError> {
     Ok(Content::Owned(bytes))
 }
 
+/// A file's bytes, inflated where they are gzip.
+///
+/// # Errors
+/// When the file cannot be read whole.
+pub fn read_inflated(path: &Path) -> Result<Vec<u8>, LoadError> {
+    let content = read_content(path)?;
+    if !content.starts_with(&[0x1f, 0x8b]) {
+        return Ok(content.to_vec());
+    }
+    let shown = path.display().to_string();
+    let mut builder = SessionBuilder::default();
+    let bytes = inflate(&content, &shown, &mut builder)?;
+    if builder.notes().has_warnings() {
+        return Err(LoadError::BadGzip {
+            path: shown,
+            error: std::io::ErrorKind::UnexpectedEof.into(),
+        });
+    }
+    Ok(bytes)
+}
+
 fn load_file(path: &Path, builder: &mut SessionBuilder) -> Result<(), LoadError> {
     let content = read_content(path)?;
     read_bytes(path, &content, builder)

@@ -9,6 +9,7 @@ pub mod input;
 pub mod memory;
 pub mod ops;
 pub mod output;
+pub mod predict;
 pub mod rules;
 pub mod steps;
 pub mod targets;
@@ -44,6 +45,8 @@ enum Command {
     Explain(explain::Args),
     /// List all rules.
     Rules(rules::Args),
+    /// Predict how a program will run on a TPU: compile it, no TPU needed.
+    Predict(predict::Args),
     /// List what programs can be compiled for.
     Targets(targets::Args),
     /// Check what this machine has: Python, the TPU compiler; fetch the latter.
@@ -113,6 +116,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Memory(args) => memory::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Rules(args) => rules::run(&args),
+        Command::Predict(args) => predict::run(&args),
         Command::Targets(args) => targets::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::CompileWorker(args) => compile_worker::run(&args),

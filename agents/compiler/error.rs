@@ -22,6 +22,14 @@ pub enum CompileError {
         /// The compiler's own words.
         message: String,
     },
+    /// The program does not fit into the device's HBM.
+    #[error("it does not fit: {message}")]
+    OutOfHbm {
+        /// The compiler's own words.
+        message: String,
+        /// `HloProto` with the buffers that it could not place; empty where it left none.
+        hlo: Vec<u8>,
+    },
     /// The compiler's process died.
     #[error("the TPU compiler {how} on this program: {reason}")]
     Crashed {
@@ -58,13 +66,13 @@ pub enum CompileError {
 
 impl CompileError {
     /// `absl::StatusCode` of a memory that does not suffice.
-    pub const RESOURCE_EXHAUSTED: i32 = 8;
+    const RESOURCE_EXHAUSTED: i32 = 8;
 
-    /// Whether the program does not fit into the device's HBM.
+    /// Whether the compiler says that the program does not fit into HBM.
     #[must_use]
     pub fn is_out_of_hbm(&self) -> bool {
-        matches!(self, Self::Rejected { code, message }
-            if *code == Self::RESOURCE_EXHAUSTED && message.contains("HBM") || message.contains("CompileTimeHbmOom"))
+        matches!(self, Self::Rejected { code: Self::RESOURCE_EXHAUSTED, message }
+            if message.contains("HbmOom") || message.contains("memory on HBM"))
     }
 
     /// Whether the process that was asked is still there.

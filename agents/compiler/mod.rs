@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::Args;
 use profiler::chip::Generation;
 use profiler::compiler::compiled::{Compiled, CompilerBuild};
+use profiler::compiler::dump;
 use profiler::compiler::options::CompileOptions;
 use profiler::compiler::program_file::{ProgramFile, ProgramKind};
 use profiler::compiler::protocol::{Request, Response};
@@ -33,7 +34,12 @@ pub struct CompilerArgs {
     pub libtpu: Option<PathBuf>,
 
     /// Seconds that the compiler may take for one program.
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, help_heading = "Compiler")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 600,
+        help_heading = "Compiler"
+    )]
     pub compile_timeout: u64,
 
     /// Memory in GiB that one compiler process may map [default: an equal share of three quarters
@@ -146,7 +152,7 @@ impl Compiler {
                 message: "the compiler takes no HLO text: give the HLO as proto (--xla_dump_hlo_as_proto) or the StableHLO that it was made of".to_owned(),
             });
         }
-        let request = Request::Compile {
+        let mut request = Request::Compile {
             topology: target.topology(),
             megacore: is_megacore(target),
             format: program.pjrt_format().to_owned(),
@@ -157,7 +163,24 @@ impl Compiler {
         if let Some(compiled) = self.cache.as_ref().and_then(|cache| cache.get(&key)) {
             return Ok(compiled);
         }
-        let (response, hlo, pjrt) = self.pool.ask(&request, &program.code)?;
+        let dump = Dump::new();
+        if let (Some(dump), Request::Compile { options, .. }) = (&dump, &mut request) {
+            options.overrides.extend(dump.options());
+        }
+        let outcome = self.pool.ask(&request, &program.code);
+        let dumped = dump.and_then(|dump| dump.assigned()).unwrap_or_default();
+        let (response, optimized, pjrt) = match outcome {
+            Err(error) if error.is_out_of_hbm() => {
+                let CompileError::Rejected { message, .. } = error else {
+                    return Err(error);
+                };
+                return Err(CompileError::OutOfHbm {
+                    message,
+                    hlo: dumped,
+                });
+            }
+            outcome => outcome?,
+        };
         let Response::Compiled {
             memory,
             flops,
@@ -167,6 +190,7 @@ impl Compiler {
         else {
             return Err(out_of_turn());
         };
+        let hlo = dump::join(&optimized, &dumped);
         let compiled = Compiled {
             build: CompilerBuild {
                 libtpu: self.version(),
@@ -227,6 +251,38 @@ impl Compiler {
                 format!("{} {bytes} {modified:?}", self.libtpu.path.display())
             }
         }
+    }
+}
+
+/// A folder that the compiler writes one program's buffers to, removed when it was read.
+struct Dump {
+    folder: tempfile::TempDir,
+}
+
+impl Dump {
+    /// None where no folder can be made: then there are no buffers to show.
+    fn new() -> Option<Self> {
+        let folder = tempfile::Builder::new()
+            .prefix("tpu-tune-")
+            .tempdir()
+            .inspect_err(|error| tracing::warn!(%error, "no folder for the compiler's dump"))
+            .ok()?;
+        Some(Self { folder })
+    }
+
+    fn options(&self) -> Vec<(String, String)> {
+        let path = self.folder.path().to_str();
+        path.map(dump::options).unwrap_or_default()
+    }
+
+    /// The scheduled program with its buffer assignment.
+    fn assigned(&self) -> Option<Vec<u8>> {
+        let file = self.folder.path().read_dir().ok()?.find_map(|entry| {
+            let entry = entry.ok()?;
+            let name = entry.file_name().into_string().ok()?;
+            dump::is_assigned(&name).then(|| entry.path())
+        })?;
+        std::fs::read(file).ok()
     }
 }
 

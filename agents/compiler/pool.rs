@@ -91,7 +91,10 @@ impl Pool {
         if let Ok((Response::Compiled { resident_bytes, .. }, _)) = &outcome {
             worker.resident_bytes = *resident_bytes;
         }
-        let alive = outcome.as_ref().err().is_none_or(CompileError::leaves_the_worker);
+        let alive = outcome
+            .as_ref()
+            .err()
+            .is_none_or(CompileError::leaves_the_worker);
         let worn = worker.asked >= MAX_PROGRAMS || worker.resident_bytes > MAX_RESIDENT_BYTES;
         self.put((alive && !worn).then_some(worker));
         let (response, body) = outcome?;

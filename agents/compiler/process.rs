@@ -147,7 +147,9 @@ impl Worker {
             return Err(self.died());
         }
         match self.answer(timeout)? {
-            (Response::Failed { code, message }, _) => Err(CompileError::Rejected { code, message }),
+            (Response::Failed { code, message }, _) => {
+                Err(CompileError::Rejected { code, message })
+            }
             answer => Ok(answer),
         }
     }
@@ -180,9 +182,14 @@ impl Worker {
         // The rest of the log is in the pipe still.
         thread::sleep(Duration::from_millis(20));
         let log = self.log();
-        let memory = ["out of memory", "bad_alloc", "annot allocate memory", "mmap"]
-            .iter()
-            .any(|sign| log.contains(sign));
+        let memory = [
+            "out of memory",
+            "bad_alloc",
+            "annot allocate memory",
+            "mmap",
+        ]
+        .iter()
+        .any(|sign| log.contains(sign));
         let how = status.map_or_else(|| "ended".to_owned(), how_it_ended);
         let reason = reason(&log);
         if memory || status.is_some_and(|status| status.signal() == Some(9)) {
@@ -241,7 +248,11 @@ fn reason(log: &str) -> String {
                 .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
         })
     };
-    let known = ["Check failed", "terminate called", "Unknown command line flag"];
+    let known = [
+        "Check failed",
+        "terminate called",
+        "Unknown command line flag",
+    ];
     let line = marked("F")
         .or_else(|| lines().find(|line| known.iter().any(|sign| line.contains(sign))))
         .or_else(|| marked("E"))
@@ -277,5 +288,9 @@ pub fn serve(library: &Path, memory_limit_bytes: u64) -> anyhow::Result<()> {
     rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
     let mut output = BufWriter::new(std::fs::File::from(protocol));
     let mut input = BufReader::new(std::io::stdin().lock());
-    Ok(profiler::compiler::worker::serve(library, &mut input, &mut output)?)
+    Ok(profiler::compiler::worker::serve(
+        library,
+        &mut input,
+        &mut output,
+    )?)
 }

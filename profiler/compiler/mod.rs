@@ -9,6 +9,7 @@
 //! keeps their results is `agents`' business.
 
 pub mod compiled;
+pub mod dump;
 mod ffi;
 pub mod ici;
 pub mod options;

@@ -60,6 +60,15 @@ impl CompileOptions {
     }
 }
 
+/// Appends a field of bytes to a message.
+pub(crate) fn write_bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
+    let mut writer = Writer {
+        out: std::mem::take(out),
+    };
+    writer.bytes(u64::from(field), value);
+    *out = writer.out;
+}
+
 /// Writes the two wire types that the message needs.
 #[derive(Default)]
 struct Writer {
