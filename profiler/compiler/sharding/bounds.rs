@@ -59,7 +59,6 @@ impl Bounds {
         let sharding = candidate.sharding(problem);
         let mut memory = 0u64;
         // Per mesh axis nothing is known to be cut twice: the parts of a tensor multiply.
-        let mut weights = 0.0;
         let mut data = 0.0;
         let ports = problem.signature.arguments.iter().zip(&sharding.arguments);
         let mut split = Vec::new();
@@ -80,7 +79,7 @@ impl Bounds {
                     continue;
                 }
                 let size = sharding.mesh.axes.get(position).map_or(1, |axis| axis.size) as f64;
-                weights = split
+                let weights: f64 = split
                     .iter()
                     .map(|(bytes, spec)| {
                         let others: f64 = spec

@@ -20,6 +20,7 @@ pub mod candidate;
 mod estimate;
 pub mod evaluate;
 mod flow;
+pub mod link_prices;
 pub mod mesh;
 pub mod print;
 pub mod problem;

@@ -87,6 +87,7 @@ pub struct Search {
     /// Indices into `entries`, the likeliest first.
     order: Vec<usize>,
     settings: SearchSettings,
+    is_exhaustive: bool,
 }
 
 /// Why a candidate was not compiled.
@@ -135,6 +136,7 @@ impl Search {
             entries,
             order,
             settings,
+            is_exhaustive: false,
         }
     }
 
@@ -156,20 +158,40 @@ impl Search {
     ) -> Result<Stop, E::Error> {
         loop {
             match self.next(history) {
-                Ok(index) => {
-                    let Some(entry) = self.entries.get(index) else {
-                        return Ok(Stop::Exhausted);
-                    };
-                    let sharding = entry.candidate.sharding(problem);
-                    let verdict = evaluator.evaluate(&entry.candidate, &sharding)?;
-                    history.records.push(Record {
-                        candidate: entry.key.clone(),
-                        verdict,
-                    });
-                }
+                Ok(index) => self.evaluate(index, problem, history, evaluator)?,
                 Err(stop) => return Ok(stop),
             }
         }
+    }
+
+    /// Evaluates one candidate and adds it to the history.
+    ///
+    /// # Errors
+    /// The evaluator's; the history is as it was.
+    pub fn evaluate<E: Evaluate>(
+        &self,
+        index: usize,
+        problem: &Problem,
+        history: &mut History,
+        evaluator: &mut E,
+    ) -> Result<(), E::Error> {
+        let Some(entry) = self.entries.get(index) else {
+            return Ok(());
+        };
+        let sharding = entry.candidate.sharding(problem);
+        let verdict = evaluator.evaluate(&entry.candidate, &sharding)?;
+        history.records.push(Record {
+            candidate: entry.key.clone(),
+            verdict,
+        });
+        Ok(())
+    }
+
+    /// The same space, of which all that can fit is evaluated, whatever is found.
+    #[must_use]
+    pub fn exhaustive(mut self) -> Self {
+        self.is_exhaustive = true;
+        self
     }
 
     /// The candidate to evaluate next, by its index in [`Self::entries`].
@@ -189,6 +211,9 @@ impl Search {
         let Some(likeliest) = left.first().copied() else {
             return Err(Stop::Exhausted);
         };
+        if self.is_exhaustive {
+            return Ok(likeliest);
+        }
         if known.len() >= self.settings.budget {
             return Err(Stop::Budget);
         }
@@ -229,8 +254,8 @@ impl Search {
 
     /// Whether a candidate can fit and can be faster than the best.
     fn may_win(&self, entry: &Entry, best: Option<Picos>) -> bool {
-        entry.bounds.memory <= self.settings.rates.hbm_bytes
-            && best.is_none_or(|best| entry.bounds.time() < best)
+        let is_late = best.is_some_and(|best| entry.bounds.time() >= best);
+        entry.bounds.memory <= self.settings.rates.hbm_bytes && (self.is_exhaustive || !is_late)
     }
 
     /// Priced candidates, the fastest first; equal ones in the order of the space.
