@@ -12,6 +12,7 @@ pub mod ops;
 pub mod output;
 pub mod predict;
 pub mod rules;
+pub mod shard;
 pub mod steps;
 pub mod targets;
 
@@ -50,6 +51,8 @@ enum Command {
     Predict(predict::Args),
     /// Compare two programs that are compiled for the same target.
     Compare(compare::Args),
+    /// Search the sharding of a program's arguments that takes least time on a slice.
+    Shard(shard::Args),
     /// List what programs can be compiled for.
     Targets(targets::Args),
     /// Check what this machine has: Python, the TPU compiler; fetch the latter.
@@ -121,6 +124,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Rules(args) => rules::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Shard(args) => shard::run(&args),
         Command::Targets(args) => targets::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::CompileWorker(args) => compile_worker::run(&args),

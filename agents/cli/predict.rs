@@ -8,6 +8,7 @@ use advisors::Report;
 use advisors::registry::RULES;
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
+use profiler::emit;
 use profiler::evidence::Evidence;
 use profiler::session::Session;
 
@@ -15,7 +16,7 @@ use crate::cli::analyze::ReportArgs;
 use crate::cli::memory::programs;
 use crate::cli::{ReportFormat, output};
 use crate::exit;
-use crate::predict::{CompileArgs, Lazy, predict, schedule};
+use crate::predict::{CompileArgs, Lazy, Predicted, predict, schedule};
 use crate::render::page::Page;
 
 /// Arguments of `predict`.
@@ -59,7 +60,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let predicted = predict(scheduled, &args.compile.target);
     let session = &predicted.session;
     if let Some(form) = args.emit {
-        args.emit(session, form)?;
+        args.emit(&predicted, form)?;
         return Ok(exit::OK);
     }
     let chip = Some(args.compile.target.generation);
@@ -88,15 +89,14 @@ fn memory(session: &Session) -> Result<()> {
 }
 
 impl Args {
-    fn emit(&self, _session: &Session, form: Emit) -> Result<()> {
+    fn emit(&self, session: &Session, form: Emit) -> Result<()> {
         let bytes = match form {
-            Emit::Xplane => Vec::new(),
-            Emit::Trace => Vec::new(),
+            Emit::Xplane => emit::xplane(session, &hlo),
+            Emit::Trace => emit::trace_json(session),
         };
         match &self.output {
-            Some(path) => {
-                fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
-            }
+            Some(path) => fs::write(path, bytes)
+                .with_context(|| format!("cannot write {}", path.display())),
             None if std::io::stdout().is_terminal() => {
                 bail!("a profile is not for a terminal: name a file with --output")
             }

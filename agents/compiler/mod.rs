@@ -207,6 +207,52 @@ impl Compiler {
         Ok(compiled)
     }
 
+    /// Compiles a program only as far as its schedule and its buffers, as an `HloProto`. That is a
+    /// small part of the work: making the code of large fusions takes most of it. What only code
+    /// tells, the compiler's own estimates of cycles, is not in it.
+    ///
+    /// # Errors
+    /// See [`CompileError`]; the compiler stays usable after each.
+    pub fn schedule(
+        &self,
+        program: &ProgramFile,
+        target: &Target,
+        options: &CompileOptions,
+    ) -> Result<Vec<u8>, CompileError> {
+        let no_folder = || CompileError::Start {
+            message: "there is no folder for temporary files that it could write to".to_owned(),
+        };
+        let mut request = Request::Compile {
+            topology: target.topology(),
+            megacore: is_megacore(target),
+            format: program.pjrt_format().to_owned(),
+            options: options.clone(),
+        };
+        let dump = Dump::new().ok_or_else(no_folder)?;
+        if let Request::Compile { options, .. } = &mut request {
+            options.overrides.extend(dump.options());
+        }
+        let mut last = 0;
+        let whole = || {
+            // A file that grew no further since the last look is whole.
+            let bytes = dump.assigned_bytes();
+            let is_whole = bytes > 0 && bytes == last;
+            last = bytes;
+            is_whole
+        };
+        let outcome = self.pool.ask_until(&request, &program.code, whole);
+        let hlo = dump.assigned().unwrap_or_default();
+        match outcome {
+            Err(error) if error.is_out_of_hbm() => Err(CompileError::OutOfHbm {
+                message: error.to_string(),
+                hlo,
+            }),
+            Err(error) => Err(error),
+            Ok(_) if hlo.is_empty() => Err(no_folder()),
+            Ok(_) => Ok(hlo),
+        }
+    }
+
     /// What the compiler says of a target.
     ///
     /// # Errors
@@ -277,12 +323,21 @@ impl Dump {
 
     /// The scheduled program with its buffer assignment.
     fn assigned(&self) -> Option<Vec<u8>> {
-        let file = self.folder.path().read_dir().ok()?.find_map(|entry| {
+        std::fs::read(self.assigned_path()?).ok()
+    }
+
+    /// How much of it was written; 0 before it is there.
+    fn assigned_bytes(&self) -> u64 {
+        let meta = self.assigned_path().map(std::fs::metadata);
+        meta.and_then(Result::ok).map_or(0, |meta| meta.len())
+    }
+
+    fn assigned_path(&self) -> Option<PathBuf> {
+        self.folder.path().read_dir().ok()?.find_map(|entry| {
             let entry = entry.ok()?;
             let name = entry.file_name().into_string().ok()?;
             dump::is_assigned(&name).then(|| entry.path())
-        })?;
-        std::fs::read(file).ok()
+        })
     }
 }
 

@@ -101,6 +101,22 @@ impl Pool {
         Ok((response, body, pjrt))
     }
 
+    /// Asks a fresh process, and gives it up as soon as `enough` has what it wants of its work.
+    ///
+    /// # Errors
+    /// See [`CompileError`]; the pool stays usable.
+    pub fn ask_until(
+        &self,
+        request: &Request,
+        body: &[u8],
+        enough: impl FnMut() -> bool,
+    ) -> Result<Option<(Response, Vec<u8>)>, CompileError> {
+        let worker = self.take()?;
+        let outcome = worker.ask_until(request, body, self.timeout, enough);
+        self.put(None);
+        outcome
+    }
+
     fn take(&self) -> Result<Worker, CompileError> {
         let mut state = self.state();
         loop {

@@ -134,6 +134,44 @@ impl Worker {
         body: &[u8],
         timeout: Duration,
     ) -> Result<(Response, Vec<u8>), CompileError> {
+        self.send(request, body)?;
+        unless_failed(self.answer(timeout)?)
+    }
+
+    /// Asks, and gives up the process as soon as `enough` has what it wants of its work. None then,
+    /// else the answer.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub fn ask_until(
+        mut self,
+        request: &Request,
+        body: &[u8],
+        timeout: Duration,
+        mut enough: impl FnMut() -> bool,
+    ) -> Result<Option<(Response, Vec<u8>)>, CompileError> {
+        const LOOK_EVERY: Duration = Duration::from_millis(20);
+        self.send(request, body)?;
+        let mut waited = Duration::ZERO;
+        while waited < timeout {
+            match self.answers.recv_timeout(LOOK_EVERY) {
+                Ok(Ok(Some(answer))) => return unless_failed(answer).map(Some),
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Ok(None) | Err(_)) | Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.died());
+                }
+            }
+            if enough() {
+                return Ok(None);
+            }
+            waited += LOOK_EVERY;
+        }
+        Err(CompileError::TimedOut {
+            seconds: timeout.as_secs(),
+        })
+    }
+
+    fn send(&mut self, request: &Request, body: &[u8]) -> Result<(), CompileError> {
         self.asked += 1;
         self.log
             .lock()
@@ -143,15 +181,7 @@ impl Worker {
             Some(input) => write_frame(input, request, body).is_ok(),
             None => false,
         };
-        if !sent {
-            return Err(self.died());
-        }
-        match self.answer(timeout)? {
-            (Response::Failed { code, message }, _) => {
-                Err(CompileError::Rejected { code, message })
-            }
-            answer => Ok(answer),
-        }
+        if sent { Ok(()) } else { Err(self.died()) }
     }
 
     fn answer(&mut self, timeout: Duration) -> Result<(Response, Vec<u8>), CompileError> {
@@ -225,6 +255,13 @@ impl Drop for Worker {
     fn drop(&mut self) {
         // Without input it ends by itself; it holds nothing that is worth waiting for.
         self.kill();
+    }
+}
+
+fn unless_failed(answer: (Response, Vec<u8>)) -> Result<(Response, Vec<u8>), CompileError> {
+    match answer {
+        (Response::Failed { code, message }, _) => Err(CompileError::Rejected { code, message }),
+        answer => Ok(answer),
     }
 }
 

@@ -24,6 +24,7 @@ pub mod program_file;
 pub mod protocol;
 pub mod recalibrate;
 pub mod roofline;
+pub mod sharding;
 pub mod target;
 pub mod what_if;
 pub mod worker;
