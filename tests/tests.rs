@@ -2,6 +2,7 @@
 
 mod cli;
 mod layering;
+mod predict;
 mod real_profiles;
 mod robustness;
 mod rules;

@@ -288,7 +288,12 @@ impl Ici {
         };
         let ps = transfer.wire_bytes() * 1e3 / rate;
         let any = &self.calibration.any;
-        self.banded([ps / any.low, ps / any.typical, ps / any.high], 10.0, 1.0, 1.0)
+        self.banded(
+            [ps / any.low, ps / any.typical, ps / any.high],
+            10.0,
+            1.0,
+            1.0,
+        )
     }
 }
 

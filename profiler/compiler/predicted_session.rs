@@ -53,12 +53,7 @@ pub struct Settings {
 
 /// Gives a session that holds programs but no events one device that runs each program once, and
 /// says how sure its times are.
-pub fn predict(
-    session: &mut Session,
-    facts: &ChipFacts,
-    prices: &dyn Prices,
-    settings: &Settings,
-) {
+pub fn predict(session: &mut Session, facts: &ChipFacts, prices: &dyn Prices, settings: &Settings) {
     let peaks = Peaks::of_facts(facts);
     let mut device = Device::new(0, "/device:TPU:0".to_owned(), CoreKind::TensorCore, 0);
     device.peaks = StatedPeaks {

@@ -102,7 +102,9 @@ impl Program {
             .iter()
             .map(|alias| alias.output_index.as_slice())
             .collect();
-        let root = computation.root.and_then(|root| Some((root, self.get(root)?)));
+        let root = computation
+            .root
+            .and_then(|root| Some((root, self.get(root)?)));
         if let Some((root, instruction)) = root {
             for (index, leaf) in leaves(&instruction.shape) {
                 let (padded, bare) = size_in(leaf, space);

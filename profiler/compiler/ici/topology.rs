@@ -120,9 +120,9 @@ impl Topology {
     /// Devices of the slice.
     #[must_use]
     pub fn devices(&self) -> u64 {
-        self.axes.iter().fold(self.devices_per_chip, |all, size| {
-            all.saturating_mul(*size)
-        })
+        self.axes
+            .iter()
+            .fold(self.devices_per_chip, |all, size| all.saturating_mul(*size))
     }
 
     /// The chip of a device, as its place along each axis; none for a device that is not there.

@@ -28,10 +28,7 @@ pub(super) fn op_of(
     if traffic.host().total().0 == 0 {
         for (space, number) in MEMORIES {
             let moved = traffic.of(space);
-            for (write, bytes) in [
-                (false, moved.read_padded.0),
-                (true, moved.written_padded.0),
-            ] {
+            for (write, bytes) in [(false, moved.read_padded.0), (true, moved.written_padded.0)] {
                 if bytes > 0 {
                     accesses.push(MemoryAccess {
                         write,
@@ -81,9 +78,7 @@ fn category(program: &Program, id: HloId, instruction: &Instruction) -> String {
     let called = body.map_or("", |body| body.name.as_str());
     match (opcode, instruction.attributes.fusion_kind) {
         ("fusion", _) if called.starts_with("all-reduce-scatter") => "all-reduce-scatter fusion",
-        ("fusion", _) if called.starts_with("async_collective_fusion") => {
-            "async-collective fusion"
-        }
+        ("fusion", _) if called.starts_with("async_collective_fusion") => "async-collective fusion",
         ("fusion", _) if inside(&["convolution", "dot"]) => "convolution fusion",
         ("fusion", Some(FusionKind::Loop)) => "loop fusion",
         ("fusion", Some(FusionKind::Output)) => "output fusion",

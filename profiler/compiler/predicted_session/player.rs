@@ -403,11 +403,9 @@ impl<'p> Player<'p> {
                 }
             }
         }
-        let end = self.now.saturating_add(
-            self.now
-                .saturating_sub(began)
-                .saturating_mul(iterations),
-        );
+        let end = self
+            .now
+            .saturating_add(self.now.saturating_sub(began).saturating_mul(iterations));
         for op in order {
             let Some(mut event) = sums.get(&op).copied() else {
                 continue;
@@ -462,9 +460,7 @@ impl<'p> Player<'p> {
             && let Some((_, started)) = self.started.get(&id)
         {
             let flight = self.now.saturating_sub(started.at);
-            sink.device
-                .async_ops
-                .push(started.at, flight, started.op);
+            sink.device.async_ops.push(started.at, flight, started.op);
         }
     }
 

@@ -114,24 +114,27 @@ pub(super) fn may_share(program: &Program, op: OpId, is_last: impl Fn(OpId) -> b
     let Shape::Array(result) = &instruction.shape else {
         return false;
     };
-    let elementwise =
-        instruction.opcode.is_elementwise() || instruction.opcode.is_transcendental();
+    let elementwise = instruction.opcode.is_elementwise() || instruction.opcode.is_transcendental();
     let fusion = instruction.opcode == "fusion"
         && instruction.attributes.fusion_kind == Some(FusionKind::Loop);
     if !elementwise && !fusion {
         return false;
     }
     let body = program.body_of(op);
-    instruction.operands.iter().enumerate().any(|(at, operand)| {
-        let Some(reads) = operand.op.filter(|reads| is_last(*reads)) else {
-            return false;
-        };
-        let same = program
-            .get(reads)
-            .and_then(|i| i.shape.as_array())
-            .is_some_and(|array| alike(array, result));
-        same && (elementwise || body.is_some_and(|body| reads_in_order(program, body, at)))
-    })
+    instruction
+        .operands
+        .iter()
+        .enumerate()
+        .any(|(at, operand)| {
+            let Some(reads) = operand.op.filter(|reads| is_last(*reads)) else {
+                return false;
+            };
+            let same = program
+                .get(reads)
+                .and_then(|i| i.shape.as_array())
+                .is_some_and(|array| alike(array, result));
+            same && (elementwise || body.is_some_and(|body| reads_in_order(program, body, at)))
+        })
 }
 
 /// Whether a fusion reads each element of an operand only for the element of the result that lies
