@@ -5,6 +5,7 @@
 //! where ours differ on purpose.
 
 pub mod host;
+pub mod prediction;
 
 use std::collections::BTreeMap;
 
@@ -36,6 +37,9 @@ pub struct Report {
     pub tool: String,
     /// `measured` (a trace) or `predicted` (a compiled program).
     pub origin: String,
+    /// How the times were predicted; absent where they were measured.
+    #[serde(default)]
+    pub prediction: Option<prediction::PredictionSummary>,
     /// The files that were read.
     pub inputs: Vec<InputFile>,
     /// The chip, if known.
@@ -363,6 +367,7 @@ impl Report {
                 Origin::Measured => "measured".to_owned(),
                 Origin::Predicted => "predicted".to_owned(),
             },
+            prediction: prediction::prediction_summary(evidence),
             inputs: session
                 .inputs
                 .iter()

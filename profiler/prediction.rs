@@ -3,14 +3,14 @@
 //! A predicted time is never shown as a measured one: whoever shows a time of a session asks for
 //! its [`Prediction`] and shows the band beside it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::compiler::pricer::{OpKind, Price, PriceBasis};
 use crate::program::liveness::MemoryEstimate;
 use crate::session::{ModuleId, OpId};
 
 /// A time with its error band, picoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Band {
     /// The lower end.
     pub low_ps: u64,
@@ -85,7 +85,7 @@ pub struct RunPrediction {
 }
 
 /// What was compiled and how it was priced.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
     /// The compiler's build, as `libtpu 0.0.50.1`; empty where the program came compiled.
     pub compiler: String,

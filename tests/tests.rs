@@ -3,6 +3,7 @@
 mod cli;
 mod compiler;
 mod layering;
+mod predict;
 mod real_profiles;
 mod robustness;
 mod rules;

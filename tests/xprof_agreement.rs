@@ -47,7 +47,8 @@ fn both(hosts: &[TpuProfile]) -> (Session, Value) {
     (session, peers::xprof_figures(&borrowed))
 }
 
-fn compare(name: &str, session: &Session, xprof: &Value) {
+/// Every row and total of ours against XProf's.
+pub(crate) fn compare(name: &str, session: &Session, xprof: &Value) {
     let ours = XprofFigures::of(session);
     let rows = xprof["hlo_stats"]["rows"].as_array().expect("rows");
     assert_eq!(ours.ops.len(), rows.len(), "{name}: operations");

@@ -89,7 +89,12 @@ pub fn run(args: &Args) -> Result<u8> {
     let page = page(&evidence, &rows, found);
     output::page(args.format, &page, || {
         let ops: Vec<_> = rows.iter().map(|op| as_json(&evidence, op)).collect();
-        json!({ "schema_version": 1, "found": found, "ops": ops })
+        json!({
+            "schema_version": 1,
+            "origin": session.origin,
+            "found": found,
+            "ops": ops,
+        })
     })?;
     Ok(exit::OK)
 }
@@ -145,41 +150,68 @@ fn bound_name(op: &OpProfile) -> &'static str {
     }
 }
 
+/// Columns of the table.
+const COLUMNS: [(&str, Align); 8] = [
+    ("operation", Align::Left),
+    ("class", Align::Left),
+    ("n", Align::Right),
+    ("ms", Align::Right),
+    ("%", Align::Right),
+    ("TFLOP/s", Align::Right),
+    ("GB/s", Align::Right),
+    ("roofline", Align::Right),
+];
+
+fn cells(evidence: &Evidence<'_>, op: &OpProfile) -> [String; 8] {
+    let rate = |value: Option<f64>| match value {
+        // Adding zero takes the sign from a zero.
+        Some(value) if !is_hidden(op) => format!("{:.0}", value + 0.0),
+        _ => "-".to_owned(),
+    };
+    [
+        evidence.session.op(op.id).name.clone(),
+        op.class.name().to_owned(),
+        summary::count(op.step_occurrences),
+        format!("{:.3}", op.step_self_ms()),
+        format!("{:.1}", 100.0 * evidence.share_of_step(op.step_self_ps)),
+        rate(op.tflops()),
+        rate(op.hbm_gb_per_s()),
+        roofline(op),
+    ]
+}
+
 fn page(evidence: &Evidence<'_>, rows: &[&OpProfile], found: usize) -> Page {
-    let mut table = Table::new([
-        ("operation", Align::Left),
-        ("class", Align::Left),
-        ("n", Align::Right),
-        ("ms", Align::Right),
-        ("%", Align::Right),
-        ("TFLOP/s", Align::Right),
-        ("GB/s", Align::Right),
-        ("roofline", Align::Right),
-    ]);
-    for op in rows {
-        let rate = |value: Option<f64>| match value {
-            // Adding zero takes the sign from a zero.
-            Some(value) if !is_hidden(op) => format!("{:.0}", value + 0.0),
-            _ => "-".to_owned(),
-        };
-        table.row([
-            evidence.session.op(op.id).name.clone(),
-            op.class.name().to_owned(),
-            summary::count(op.step_occurrences),
-            format!("{:.3}", op.step_self_ms()),
-            format!("{:.1}", 100.0 * evidence.share_of_step(op.step_self_ps)),
-            rate(op.tflops()),
-            rate(op.hbm_gb_per_s()),
-            roofline(op),
-        ]);
-    }
     let mut page = Page::new();
-    page.table(table);
+    let prediction = evidence.session.prediction.as_ref();
+    let bands =
+        prediction.filter(|found| !found.provenance.is_lower_bound && !found.ops.is_empty());
+    match bands {
+        None => {
+            let mut table = Table::new(COLUMNS);
+            for op in rows {
+                table.row(cells(evidence, op));
+            }
+            page.table(table);
+        }
+        Some(prediction) => {
+            let [a, b, c, d, e, f, g, h] = COLUMNS;
+            let mut table = Table::new([a, b, c, d, ("band", Align::Right), e, f, g, h]);
+            for op in rows {
+                let band = prediction.op(op.id).map(|found| found.run.words());
+                let [a, b, c, d, e, f, g, h] = cells(evidence, op);
+                table.row([a, b, c, d, band.unwrap_or_default(), e, f, g, h]);
+            }
+            page.table(table);
+        }
+    }
     let shown = if rows.len() < found {
         format!("{} of {found} operations, all with -n 0", rows.len())
     } else {
         format!("{found} operations")
     };
+    if let Some(band) = summary::band(evidence.session) {
+        page.sentence(format!("Times are {band}."));
+    }
     page.sentence(format!(
         "{shown}. A step, mean over cores: n executions, ms of self time, % of the step's {:.3} ms. GB/s of HBM. roofline: least time of the resource that limits it as % of the time that it took.",
         evidence.step_time().as_ms()
@@ -227,5 +259,6 @@ fn as_json(evidence: &Evidence<'_>, profile: &OpProfile) -> serde_json::Value {
         "tflop_per_s": profile.tflops(),
         "hbm_gb_per_s": profile.hbm_gb_per_s(),
         "roofline": profile.roofline,
+        "prediction": session.prediction.as_ref().and_then(|found| found.op(profile.id)),
     })
 }

@@ -55,11 +55,13 @@ fn basis(evidence: &Evidence<'_>) -> String {
 
 fn page(evidence: &Evidence<'_>) -> Page {
     let steps = &evidence.steps;
-    let mut facts = vec![
+    let mut facts = Vec::new();
+    facts.extend(summary::band(evidence.session).map(|words| ("Times", words)));
+    facts.extend([
         ("Steps", basis(evidence)),
         ("Time", summary::spread(&steps.time, "step")),
         ("", "of each step the slowest core".to_owned()),
-    ];
+    ]);
     if steps.period.count > 0 {
         facts.push(("Period", summary::spread(&steps.period, "period")));
     }
@@ -160,6 +162,11 @@ fn as_json(evidence: &Evidence<'_>) -> serde_json::Value {
         .collect();
     json!({
         "schema_version": 1,
+        "origin": session.origin,
+        "prediction": session.prediction.as_ref().map(|found| json!({
+            "provenance": found.provenance,
+            "step": found.step(),
+        })),
         "basis": basis(evidence),
         "time": evidence.steps.time,
         "period": evidence.steps.period,

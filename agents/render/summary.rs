@@ -23,8 +23,42 @@ pub fn facts(report: &Report) -> Vec<(&'static str, String)> {
 
 /// What the figures are, where they are not of a run.
 fn origin(report: &Report) -> Option<String> {
-    (report.origin == "predicted")
-        .then(|| "predicted, not measured: a program priced by the roofline".to_owned())
+    if report.origin != "predicted" {
+        return None;
+    }
+    let Some(found) = &report.prediction else {
+        return Some("predicted, not measured".to_owned());
+    };
+    if found.is_lower_bound {
+        let prices = &found.prices;
+        return Some(format!(
+            "predicted, not measured: the least that the {prices} allows; real runs take longer"
+        ));
+    }
+    let band = found.step.as_ref().map_or("", |step| step.words.as_str());
+    let compiler = if found.compiler.is_empty() {
+        String::new()
+    } else {
+        format!(", compiled by {}", found.compiler)
+    };
+    Some(format!(
+        "predicted, not measured, {band}: for {}{compiler}, priced by {}",
+        found.target, found.prices
+    ))
+}
+
+/// The band of a session's times, where they are predicted; none of measured ones.
+#[must_use]
+pub fn band(session: &Session) -> Option<String> {
+    let prediction = session.prediction.as_ref()?;
+    if prediction.provenance.is_lower_bound {
+        return Some(format!(
+            "predicted, not measured: the least that the {} allows",
+            prediction.provenance.prices
+        ));
+    }
+    let step = prediction.step()?;
+    Some(format!("predicted, not measured: {}", step.words()))
 }
 
 fn chip(report: &Report) -> String {
@@ -55,6 +89,13 @@ fn chip(report: &Report) -> String {
 
 fn step(report: &Report) -> String {
     let time = &report.steps.time;
+    let predicted = report.prediction.as_ref().filter(|p| !p.is_lower_bound);
+    if let Some(band) = predicted.and_then(|found| found.step.as_ref()) {
+        return format!(
+            "{:.3} ms predicted, {:.3} to {:.3} ms",
+            band.time_ms, band.low_ms, band.high_ms
+        );
+    }
     match time.count {
         0 => "none found".to_owned(),
         1 => format!("{:.3} ms, one step", time.median_ms),

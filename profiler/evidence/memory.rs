@@ -16,6 +16,8 @@ pub enum MemorySource {
     /// The compiler's buffer assignment of the largest program, and the chip's usable memory:
     /// arrays that no argument of that program holds are not seen.
     Buffers,
+    /// The schedule of the largest program, see [`crate::program::liveness`].
+    Schedule,
 }
 
 impl MemorySource {
@@ -26,6 +28,9 @@ impl MemorySource {
             Self::Events => "the runtime's memory events, the fullest device",
             Self::Buffers => {
                 "the compiler's buffer assignment of the largest program; arrays that are not its arguments are not seen"
+            }
+            Self::Schedule => {
+                "predicted from the schedule and the layouts of the largest program; its code and fragmentation are not in it"
             }
         }
     }
@@ -45,10 +50,25 @@ pub struct MemoryUse {
 }
 
 impl MemoryUse {
-    /// From the runtime's memory events, else from the programs' buffers and the chip.
+    /// From the runtime's memory events, else from the programs' buffers and the chip, else as
+    /// predicted.
     #[must_use]
     pub fn of(session: &Session, chip: Option<&Chip>) -> Option<Self> {
-        Self::from_events(session).or_else(|| Self::from_buffers(session, chip?))
+        Self::from_events(session)
+            .or_else(|| Self::from_buffers(session, chip?))
+            .or_else(|| Self::from_prediction(session, chip?))
+    }
+
+    fn from_prediction(session: &Session, chip: &Chip) -> Option<Self> {
+        let runs = session.prediction.iter().flat_map(|found| &found.runs);
+        let peaks = runs.filter_map(|run| Some(run.memory.as_ref()?.peak().0));
+        Some(Self {
+            used_bytes: peaks.max()?,
+            reserved_bytes: 0,
+            capacity_bytes: chip.facts.hbm_usable_bytes_per_device(),
+            source: MemorySource::Schedule,
+        })
+        .filter(|memory| memory.capacity_bytes > 0)
     }
 
     fn from_events(session: &Session) -> Option<Self> {

@@ -331,7 +331,15 @@ fn instruction_of(
         return Some(instruction);
     }
     let (program, id) = hlo?;
-    session.programs.get(program)?.program.get(id).cloned()
+    let program = &session.programs.get(program)?.program;
+    let mut instruction = program.get(id)?.clone();
+    // Where a copy comes from stands in the type of what it reads.
+    for (at, operand) in instruction.operands.iter_mut().enumerate() {
+        if operand.shape.is_none() {
+            operand.shape = program.operand_shape(id, at).cloned();
+        }
+    }
+    Some(instruction)
 }
 
 /// The opcodes inside a fusion, its root's first; of either half of what runs beside the core, the

@@ -16,7 +16,7 @@ use crate::wire::{Message, Value};
 /// Whether the bytes are an `xla.HloProto` or a bare `xla.HloModuleProto`.
 #[must_use]
 pub fn looks_like_hlo_proto(bytes: &[u8]) -> bool {
-    split(bytes).is_some()
+    split_hlo_proto(bytes).is_some()
 }
 
 /// Reads a module and, where it is there, its buffer assignment.
@@ -26,7 +26,7 @@ pub fn looks_like_hlo_proto(bytes: &[u8]) -> bool {
 #[must_use]
 pub fn read_hlo_proto(bytes: &[u8]) -> (Program, Notes) {
     let mut notes = Notes::default();
-    let Some((module, buffers)) = split(bytes) else {
+    let Some((module, buffers)) = split_hlo_proto(bytes) else {
         notes.warn(
             "not-hlo",
             "these bytes are no HLO: expected an xla.HloProto or xla.HloModuleProto with a name and instructions",
@@ -40,7 +40,7 @@ pub fn read_hlo_proto(bytes: &[u8]) -> (Program, Notes) {
 }
 
 /// The module's and the buffer assignment's bytes.
-fn split(bytes: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+pub(crate) fn split_hlo_proto(bytes: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     if is_module(bytes) {
         return Some((bytes, None));
     }

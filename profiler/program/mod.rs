@@ -42,6 +42,7 @@ mod window;
 
 pub use graph::{Computation, ComputationId, Edge, OpId, Program};
 pub(crate) use graph::{ComputationParts, ProgramParts};
+pub(crate) use hlo_proto::split_hlo_proto;
 pub use hlo_proto::{looks_like_hlo_proto, read_hlo_proto};
 pub use hlo_text::{looks_like_hlo_text, parse_instruction, parse_module};
 pub use instruction::Instruction;

@@ -24,6 +24,7 @@ mod tests;
 
 use document::{Document, Ending};
 
+use crate::emit::mark;
 use crate::note::{NoteLevel, Notes};
 use crate::session_builder::SessionBuilder;
 use crate::timeline::kineto;
@@ -122,6 +123,9 @@ pub fn read(
     let host = header.host.as_deref().unwrap_or(host_hint);
     let host = kineto::host_name(host, header.rank.as_deref());
     let is_kineto = header.is_kineto;
+    if let Some(text) = &header.prediction {
+        mark::take(text, builder);
+    }
     let notes = builder.notes();
     note_ending(ending, bytes.len(), table.events, notes);
     note_cap(table.events, is_kineto, notes);

@@ -21,6 +21,7 @@ use rustc_hash::FxHashMap;
 use self::line::{HostOp, LineData, LineKind, MemorySample, line_job, read_line};
 use self::metadata::{Interned, Local, module_of_program};
 use self::plane::{Plane, shorten};
+use crate::emit::mark;
 use crate::memory::MemoryTimeline;
 use crate::session::{CoreKind, Device, HostThread, Op, Track};
 use crate::session_builder::{OpKey, SessionBuilder, parse_tpu_plane, split_module_label};
@@ -64,6 +65,7 @@ pub fn read(
                 "profiler-error",
                 format!("the profiler reported: {}", shorten(value.text())),
             ),
+            3 if mark::take(value.text(), builder) => {}
             3 => builder.notes().warn(
                 "profiler-warning",
                 format!("the profiler warned: {}", shorten(value.text())),

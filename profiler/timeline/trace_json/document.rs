@@ -21,6 +21,8 @@ pub(in crate::timeline) struct Header {
     pub(in crate::timeline) host: Option<String>,
     /// The process's rank in a distributed run.
     pub(in crate::timeline) rank: Option<String>,
+    /// The mark of a predicted run.
+    pub(in crate::timeline) prediction: Option<String>,
 }
 
 /// A file, read.
@@ -150,6 +152,7 @@ impl Header {
     fn take(&mut self, key: &[u8], cursor: &mut Cursor<'_>) -> Result<(), Damage> {
         match key {
             b"host_name" => self.host = name(cursor)?,
+            b"prediction" => self.prediction = name(cursor)?,
             b"distributedInfo" if cursor.peek() == Some(b'{') => {
                 cursor.object(|cursor, key| {
                     match key {

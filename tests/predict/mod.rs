@@ -1,0 +1,3 @@
+//! Compiled programs, predicted.
+
+mod emit;
