@@ -12,7 +12,6 @@ use serde_json::json;
 
 use crate::cli::diff::Tables;
 use crate::cli::{TableFormat, output};
-use crate::compiler::Compiler;
 use crate::exit;
 use crate::predict::{CompileArgs, Lazy, Predicted, calibration, predict, schedule};
 use crate::render::page::Page;

@@ -89,9 +89,15 @@ fn memory(session: &Session) -> Result<()> {
 }
 
 impl Args {
-    fn emit(&self, session: &Session, form: Emit) -> Result<()> {
+    fn emit(&self, predicted: &Predicted, form: Emit) -> Result<()> {
+        let session = &predicted.session;
+        let program = session.programs.first().and_then(|program| program.module);
+        let hlo = program.map(|module| emit::EmbeddedHlo {
+            module,
+            bytes: &predicted.hlo,
+        });
         let bytes = match form {
-            Emit::Xplane => emit::xplane(session, &hlo),
+            Emit::Xplane => emit::xplane(session, hlo.as_slice()),
             Emit::Trace => emit::trace_json(session),
         };
         match &self.output {

@@ -1,6 +1,3 @@
-<<<<<<< HEAD
-
-=======
 use serde_json::json;
 
 use super::*;
@@ -203,4 +200,3 @@ fn transfers_are_read_from_programs_also_out_of_fusions() {
     assert_eq!(gather.group, ALL4, "an empty list means all");
     assert_eq!(of("x"), None);
 }
->>>>>>> session

@@ -1,6 +1,3 @@
-<<<<<<< HEAD
-
-=======
 use serde_json::json;
 
 use super::*;
@@ -260,4 +257,3 @@ fn an_operation_without_a_price_is_told() {
     let codes: Vec<&str> = session.notes.iter().map(|note| note.code).collect();
     assert_eq!(codes, ["unknown-price", "predicted-times"]);
 }
->>>>>>> session

@@ -14,37 +14,6 @@ fn estimate(entry: &str, others: &str) -> MemoryEstimate {
 const ARRAY: u64 = 512 << 10;
 
 #[test]
-<<<<<<< HEAD
-fn scratch() {
-    let dir = "/tmp/sess/hlo";
-    let mut names: Vec<_> = std::fs::read_dir(dir)
-        .unwrap()
-        .map(|e| e.unwrap().path())
-        .filter(|p| p.extension().is_some_and(|e| e == "pb"))
-        .collect();
-    names.sort();
-    for p in names {
-        let (program, _) = crate::program::read_hlo_proto(&std::fs::read(&p).unwrap());
-        let e = program.memory_estimate(MemorySpace::Hbm);
-        let Some(e) = e else {
-            println!("{p:?} none scheduled {}", program.is_scheduled);
-            continue;
-        };
-        println!(
-            "EST {} arg {} out {} alias {} temp {} const {} peak {} pad {} at {}",
-            p.file_stem().unwrap().to_str().unwrap(),
-            e.arguments.0,
-            e.outputs.0,
-            e.aliased.0,
-            e.temporaries.0,
-            e.constants.0,
-            e.peak().0,
-            e.padding.0,
-            e.at.and_then(|o| program.get(o))
-                .map_or("", |i| i.name.as_str())
-        );
-    }
-=======
 fn a_value_lives_from_its_maker_to_its_last_reader() {
     let found = estimate(
         "  %a = f32[1024,128]{1,0:T(8,128)} parameter(0)\n  \
@@ -171,5 +140,4 @@ fn computations_that_call_themselves_end() {
          %a = f32[8]{0} parameter(0)\n  ROOT %c = f32[8]{0} call(%a), to_apply=%main\n}\n",
     );
     assert!(program.memory_estimate(MemorySpace::Hbm).is_some());
->>>>>>> session
 }
