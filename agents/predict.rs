@@ -151,7 +151,10 @@ pub fn schedule(path: &Path, args: &CompileArgs, compiler: &Lazy<'_>) -> Result<
         outcome => outcome.with_context(|| shown.to_string())?,
     };
     let hlo = std::mem::take(&mut compiled.hlo);
-    let (program, notes) = read_hlo_proto(&hlo);
+    let (mut program, notes) = read_hlo_proto(&hlo);
+    // Groups of all devices are written without saying how many these are.
+    program.num_partitions.get_or_insert(u64::from(options.partitions));
+    program.replica_count.get_or_insert(u64::from(options.replicas));
     Ok(Scheduled {
         path: path.to_owned(),
         kind: file.kind,
@@ -257,13 +260,13 @@ fn words(calibration: &Calibration, compiled: Option<&Compiled>) -> String {
     let accuracy = &calibration.accuracy;
     let mut words = if calibration.measured {
         format!(
-            "calibrated on {} measured programs, median error {:.1} % where left out",
+            "a model calibrated on {} measured programs (median error {:.1} % on those left out)",
             accuracy.programs,
             100.0 * accuracy.median_error
         )
     } else {
         format!(
-            "{} was not measured: the constants of v6e stand in, with bands twice as wide",
+            "a model calibrated on v6e, for {} was not measured: bands are twice as wide",
             calibration.generation.name()
         )
     };

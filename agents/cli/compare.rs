@@ -128,11 +128,8 @@ fn page(
                 .unwrap_or_default(),
         ));
         if let Some(time) = step(predicted) {
-            let ms = Picos(time.time_ps).as_ms();
-            facts.push((
-                String::new(),
-                format!("predicted {ms:.3} ms, {}", time.words()),
-            ));
+            let words = format!("predicted {}, {}", Picos(time.time_ps), time.words());
+            facts.push((String::new(), words));
         }
     }
     if let Some(ratio) = ratio {
