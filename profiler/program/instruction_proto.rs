@@ -441,7 +441,7 @@ pub(super) fn output_alias(bytes: &[u8]) -> OutputAlias {
 
 #[cfg(test)]
 mod tests {
-    use super::precision;
+    use super::{mesh_groups, precision};
 
     #[test]
     fn precision_is_written_as_the_text_has_it() {
@@ -451,11 +451,6 @@ mod tests {
         assert_eq!(text(&[0x0a, 2, 0, 0]), None);
         assert_eq!(text(&[]), None);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn groups_along_a_mesh_read_as_their_text_does() {
