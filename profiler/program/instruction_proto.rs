@@ -106,6 +106,10 @@ pub(super) fn instruction(bytes: &[u8], notes: &mut Notes) -> Raw {
                     .for_each(|(_, group)| add_group(list, group));
             }
             92 => attributes.replica_groups = Some(iota_groups(value.bytes())),
+            93 => {
+                let mesh = mesh_groups(value.bytes());
+                attributes.replica_groups = mesh.or(attributes.replica_groups.take());
+            }
             _ => {}
         }
     });
@@ -173,6 +177,79 @@ fn iota_groups(bytes: &[u8]) -> ReplicaGroups {
         reshape,
         transpose,
     }
+}
+
+/// Groups along the axes of a mesh, by way of their text: compilers of 2026 write no other form
+/// for programs with Shardy's shardings.
+fn mesh_groups(bytes: &[u8]) -> Option<ReplicaGroups> {
+    let mut axes: Vec<(String, u64)> = Vec::new();
+    let mut along = Vec::new();
+    let mut devices = "";
+    for (field, value) in Message::new(bytes) {
+        match field {
+            1 => {
+                for (field, value) in Message::new(value.bytes()) {
+                    match field {
+                        1 => axes.push(mesh_axis(value.bytes(), axes.len())),
+                        // Devices in an order of their own.
+                        _ => devices = ",device_ids=()",
+                    }
+                }
+            }
+            2 => along.push(mesh_part(value.bytes())),
+            _ => {}
+        }
+    }
+    let sizes: Vec<String> = axes
+        .iter()
+        .map(|(name, size)| format!("'{name}'={size}"))
+        .collect();
+    let along = along
+        .iter()
+        .map(|(axis, part)| Some(format!("'{}'{part}", axes.get(*axis)?.0)))
+        .collect::<Option<Vec<String>>>()?;
+    let text = format!("mesh[{}{devices}] {{{}}}", sizes.join(","), along.join(","));
+    ReplicaGroups::parse(&text)
+}
+
+/// Name and size; a name that the text could not hold is replaced.
+fn mesh_axis(bytes: &[u8], position: usize) -> (String, u64) {
+    let (mut name, mut size) = (String::new(), 0);
+    for (field, value) in Message::new(bytes) {
+        match field {
+            1 => value.text().clone_into(&mut name),
+            2 => size = value.uint(),
+            _ => {}
+        }
+    }
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if name.is_empty() || !name.chars().all(is_plain) {
+        name = format!("axis_{position}");
+    }
+    (name, size)
+}
+
+/// The axis by its position, and the part of it as the text says it: `:(2)4`.
+fn mesh_part(bytes: &[u8]) -> (usize, String) {
+    let (mut axis, mut part) = (0, String::new());
+    for (field, value) in Message::new(bytes) {
+        match field {
+            1 => axis = usize::try_from(value.uint()).unwrap_or(usize::MAX),
+            2 => {
+                let (mut before, mut size) = (1, 1);
+                for (field, value) in Message::new(value.bytes()) {
+                    match field {
+                        1 => before = value.uint(),
+                        2 => size = value.uint(),
+                        _ => {}
+                    }
+                }
+                part = format!(":({before}){size}");
+            }
+            _ => {}
+        }
+    }
+    (axis, part)
 }
 
 fn pair(bytes: &[u8]) -> (i64, i64) {
@@ -364,7 +441,7 @@ pub(super) fn output_alias(bytes: &[u8]) -> OutputAlias {
 
 #[cfg(test)]
 mod tests {
-    use super::precision;
+    use super::{mesh_groups, precision};
 
     #[test]
     fn precision_is_written_as_the_text_has_it() {
@@ -373,5 +450,19 @@ mod tests {
         assert_eq!(text(&[0x08, 0, 0x08, 1]).as_deref(), Some("{default,high}"));
         assert_eq!(text(&[0x0a, 2, 0, 0]), None);
         assert_eq!(text(&[]), None);
+    }
+
+    #[test]
+    fn groups_along_a_mesh_read_as_their_text_does() {
+        // As libtpu 0.0.50 writes mesh['tensor'=2,'data'=2] {'data'}.
+        let bytes = b"\n\x16\n\n\n\x06tensor\x10\x02\n\x08\n\x04data\x10\x02\x12\x02\x08\x01";
+        let groups = mesh_groups(bytes).expect("a mesh");
+        assert_eq!(groups.to_string(), "mesh['tensor'=2,'data'=2] {'data'}");
+        assert_eq!(groups.groups().collect::<Vec<_>>(), [[0, 1], [2, 3]]);
+        // An axis that is not there.
+        assert_eq!(
+            mesh_groups(b"\n\x08\n\x06\n\x02aa\x10\x02\x12\x02\x08\x07"),
+            None
+        );
     }
 }
