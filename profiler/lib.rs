@@ -9,6 +9,7 @@
 //! for one bad part: what could not be read is in the [`note::Notes`].
 
 pub mod chip;
+pub mod compiler;
 pub mod diff;
 pub mod evidence;
 pub mod intervals;

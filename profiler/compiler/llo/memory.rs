@@ -1,0 +1,55 @@
+//! HBM as a kernel's transfers meet it: one channel, served in order.
+
+use serde::Serialize;
+
+/// How fast HBM is, in cycles of the TensorCore.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Memory {
+    /// Bytes per cycle that transfers reach.
+    pub bytes_per_cycle: f64,
+    /// Cycles from a transfer's issue to its first byte.
+    pub latency_cycles: u64,
+}
+
+/// Bytes of a DMA granule: the listings of v5e, v5p, v6e and tpu7x give windows of known shape in
+/// granules of 32 bytes.
+const GRANULE: u64 = 32;
+
+impl Memory {
+    /// From a chip's figures: bandwidth in bytes per second that transfers reach (not the peak),
+    /// latency in nanoseconds, and the TensorCore's clock in Hz.
+    #[must_use]
+    pub fn new(bytes_per_s: f64, latency_ns: f64, clock_hz: f64) -> Self {
+        Self {
+            bytes_per_cycle: bytes_per_s / clock_hz,
+            latency_cycles: (latency_ns * 1e-9 * clock_hz).round() as u64,
+        }
+    }
+}
+
+/// The channel, and until when it is busy.
+#[derive(Clone, Debug)]
+pub(super) struct Channel {
+    memory: Memory,
+    /// Fractions of a cycle add up over thousands of small transfers.
+    free: f64,
+}
+
+impl Channel {
+    pub(super) fn new(memory: Memory) -> Self {
+        Self { memory, free: 0.0 }
+    }
+
+    pub(super) fn bytes(&self, granules: u64) -> u64 {
+        granules.saturating_mul(GRANULE)
+    }
+
+    /// Starts a transfer now, or when the channel is free; returns the cycle in which it ends.
+    pub(super) fn transfer(&mut self, now: u64, bytes: u64) -> u64 {
+        let rate = self.memory.bytes_per_cycle;
+        // A machine without a bandwidth has transfers that take no time.
+        let cycles = if rate > 0.0 { bytes as f64 / rate } else { 0.0 };
+        self.free = self.free.max(now as f64) + cycles;
+        (self.free.ceil() as u64).saturating_add(self.memory.latency_cycles)
+    }
+}

@@ -1,0 +1,3 @@
+//! The TPU compiler as a component.
+
+pub mod llo;
