@@ -63,7 +63,13 @@ impl Control {
             total = total.saturating_add(1).saturating_add(bundle.delay);
             cycles.push(total);
         }
-        let operations = needed(operations, &names);
+        let mut operations = needed(operations, &names);
+        // What arrives in registers is there before the bundle's instructions read it, wherever
+        // the listing writes it.
+        operations.sort_by_key(|operation| {
+            let arrives = matches!(operation.action, Action::Phi { .. });
+            (operation.bundle, !arrives)
+        });
         let (branches, loops) = branches(&operations, &layout, notes);
         Self {
             operations,

@@ -53,8 +53,8 @@ pub(super) enum Function {
     And,
     Or,
     Xor,
-    Min,
-    Max,
+    Min { signed: bool },
+    Max { signed: bool },
     /// Base and offset of an address, which do not wrap.
     Address,
     Select,
@@ -285,8 +285,12 @@ fn function(opcode: &str) -> Function {
         "sand" => Function::And,
         "sor" => Function::Or,
         "sxor" => Function::Xor,
-        "smin" => Function::Min,
-        "smax" => Function::Max,
+        "smin" => Function::Min {
+            signed: parts.next() != Some("u32"),
+        },
+        "smax" => Function::Max {
+            signed: parts.next() != Some("u32"),
+        },
         "scalar_lea" => Function::Address,
         "scalar_select" => Function::Select,
         "sc" => Function::Carry,
@@ -325,14 +329,16 @@ fn effect(opcode: &str, rest: String, names: &mut Names) -> Option<Action> {
     if opcode == "sbr.rel" {
         return target(&rest).map(Action::Branch);
     }
-    let mut operands = operands(&rest, names).into_iter();
-    let mut next = || operands.next().unwrap_or(Operand::Unknown);
     if opcode == "sst" {
+        // No comma stands between the address and the value.
+        let (at, value) = rest.rsplit_once(']')?;
         return Some(Action::Store {
-            at: next(),
-            value: next(),
+            at: operand(&format!("{}]", at.trim()), names),
+            value: operand(value.trim().trim_start_matches(',').trim(), names),
         });
     }
+    let mut operands = operands(&rest, names).into_iter();
+    let mut next = || operands.next().unwrap_or(Operand::Unknown);
     let kind = opcode.strip_prefix("dma.")?;
     if kind == "done.wait" {
         return Some(Action::Wait {
