@@ -49,6 +49,20 @@ pub struct Setting {
     /// Constant integer operands by instruction and operand number, where the program holds them:
     /// a kernel that looks up its blocks in them then has a known course.
     pub scalars: BTreeMap<String, KnownScalars>,
+    /// Scalar instructions after which a run gives up.
+    pub step_limit: u64,
+}
+
+impl Setting {
+    /// Nothing known of operands, and runs of at most a second or two.
+    #[must_use]
+    pub fn new(memory: Memory) -> Self {
+        Self {
+            memory,
+            scalars: BTreeMap::new(),
+            step_limit: 200_000_000,
+        }
+    }
 }
 
 /// Reads the schedules in the files of a dump, sorted by instruction.
@@ -82,7 +96,7 @@ pub fn read(
             continue;
         };
         let known = setting.scalars.get(&instruction).unwrap_or(&none);
-        let run = simulate::run(&control, &setting.memory, known, simulate::STEP_LIMIT);
+        let run = simulate::run(&control, &setting.memory, known, setting.step_limit);
         if !run.complete {
             notes.warn(
                 "llo-run-limit",

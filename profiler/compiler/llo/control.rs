@@ -2,12 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use rustc_hash::FxHashMap;
+
 use crate::compiler::llo::operation::{Action, Names, Operand, Operation, Register, Target};
 use crate::compiler::llo::text::{self, Layout};
 use crate::note::Notes;
 
 /// Bundles that still run after a branch, on every generation up to v6e.
 const DELAY_SLOTS: u32 = 4;
+
+/// Far above what any kernel has; they bound the work on a text that is not what it seems.
+const MAX_BRANCHES: usize = 1 << 16;
+const MAX_LOOPS: usize = 1 << 10;
 
 /// A branch whose target is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +127,12 @@ fn branches(
 ) -> (BTreeMap<u32, Branch>, Vec<(u32, BackEdge)>) {
     let end = (layout.bundles.len() as u32).saturating_sub(1);
     let mut branches = BTreeMap::new();
+    let mut loops = Vec::new();
+    let mut tests: FxHashMap<Register, &[Operand]> = FxHashMap::default();
     for (index, operation) in operations.iter().enumerate() {
+        if let Action::Compute { to, operands, .. } = &operation.action {
+            tests.insert(*to, operands);
+        }
         let Action::Branch(target) = operation.action else {
             continue;
         };
@@ -136,6 +147,13 @@ fn branches(
             );
             continue;
         };
+        if branches.len() >= MAX_BRANCHES || loops.len() >= MAX_LOOPS {
+            notes.warn(
+                "llo-branches",
+                "a kernel has more branches than are followed: the last of them count as not taken",
+            );
+            break;
+        }
         let branch = Branch {
             operation: index as u32,
             bundle: operation.bundle,
@@ -143,20 +161,23 @@ fn branches(
             last: operation.bundle,
             exits: None,
         };
+        if target <= operation.bundle {
+            let test = operation.guard.and_then(|guard| tests.get(&guard.register));
+            let edge = BackEdge {
+                start: target,
+                end: operation.bundle,
+                bound: test.and_then(|operands| bound(operands)),
+            };
+            loops.push((branch.operation, edge));
+        }
         branches.insert(branch.operation, branch);
     }
     let slots = delay_slots(&branches, layout);
     for branch in branches.values_mut() {
         branch.last = branch.bundle.saturating_add(slots).min(end);
     }
-    let mut loops = Vec::new();
-    for branch in branches.values().filter(|b| b.target <= b.bundle) {
-        let edge = BackEdge {
-            start: branch.target,
-            end: branch.last,
-            bound: bound(operations, branch.operation),
-        };
-        loops.push((branch.operation, edge));
+    for (_, edge) in &mut loops {
+        edge.end = edge.end.saturating_add(slots).min(end);
     }
     for branch in branches.values_mut() {
         let inside = |edge: &BackEdge| {
@@ -191,16 +212,8 @@ fn delay_slots(branches: &BTreeMap<u32, Branch>, layout: &Layout) -> u32 {
         .unwrap_or(DELAY_SLOTS)
 }
 
-/// The literal that the exit test of a backward branch compares with.
-fn bound(operations: &[Operation], branch: u32) -> Option<u64> {
-    let guard = operations.get(branch as usize)?.guard?;
-    let before = operations.get(..branch as usize)?.iter().rev();
-    let test = before.map(|operation| &operation.action).find_map(|action| {
-        let Action::Compute { to, operands, .. } = action else {
-            return None;
-        };
-        (*to == guard.register).then_some(operands)
-    })?;
+/// The literal that an exit test compares with.
+fn bound(test: &[Operand]) -> Option<u64> {
     match test.get(1)? {
         Operand::Constant(bound) => u64::try_from(*bound).ok().filter(|bound| *bound > 0),
         _ => None,

@@ -15,8 +15,11 @@ use crate::compiler::llo::operation::{
 /// Integers that a kernel reads from an operand, as the group of each block of rows.
 pub type KnownScalars = BTreeMap<u32, Vec<i32>>;
 
-/// How far a run goes before it gives up: seconds on any machine.
-pub(super) const STEP_LIMIT: u64 = 200_000_000;
+/// Transfers of a flag, flags, and places of scalar memory that are remembered: no kernel comes
+/// near them.
+const MAX_PENDING: usize = 1 << 12;
+const MAX_FLAGS: usize = 1 << 12;
+const MAX_SCALARS: usize = 1 << 20;
 
 /// How a kernel ran.
 #[derive(Clone, Debug, Default)]
@@ -213,10 +216,10 @@ impl Machine<'_> {
                 }
                 let value = self.value(value).filter(|_| holds.is_some());
                 match self.value(at) {
-                    Some(at) => {
+                    Some(at) if self.scalars.len() < MAX_SCALARS => {
                         self.scalars.insert(at, value);
                     }
-                    None => self.scalars.clear(),
+                    _ => self.scalars.clear(),
                 }
             }
             Action::Transfer {
@@ -262,21 +265,26 @@ impl Machine<'_> {
         run.hbm_written_bytes = run.hbm_written_bytes.saturating_add(written);
         let now = busy.saturating_add(run.waiting);
         let end = self.channel.transfer(now, read.saturating_add(written));
-        self.flags.entry(flag).or_default().push_back((end, granules));
+        if self.flags.len() >= MAX_FLAGS {
+            self.flags.clear();
+        }
+        let pending = self.flags.entry(flag).or_default();
+        if pending.len() >= MAX_PENDING {
+            pending.pop_front();
+        }
+        pending.push_back((end, granules));
     }
 
     fn wait(&mut self, flag: Value, mut granules: u64, busy: u64) {
         let Some(pending) = self.flags.get_mut(&flag) else {
             return;
         };
-        let now = busy.saturating_add(self.run.waiting);
         while granules > 0
             && let Some((end, moved)) = pending.pop_front()
         {
             self.run.waiting = self.run.waiting.max(end.saturating_sub(busy));
             granules = granules.saturating_sub(moved.max(1));
         }
-        debug_assert!(self.run.waiting.saturating_add(busy) >= now);
     }
 
     /// Puts the known values of an operand where a transfer brings them.
