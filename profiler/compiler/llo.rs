@@ -30,9 +30,9 @@ mod operation;
 mod schedule;
 pub mod score;
 mod simulate;
-mod text;
 #[cfg(test)]
 mod tests;
+mod text;
 mod utilization;
 
 pub use flags::{UNKNOWN_FLAG_MESSAGE, bundle_flags, is_bundle_file};

@@ -61,7 +61,10 @@ mod tests {
     #[test]
     fn only_listings_of_instructions_are_read() {
         let name = "17960-fusion.2-remat-02-final_bundles.txt";
-        assert_eq!(parse(name), Some(("fusion.2-remat", "17960", Kind::Bundles)));
+        assert_eq!(
+            parse(name),
+            Some(("fusion.2-remat", "17960", Kind::Bundles))
+        );
         let name = "dump/17960-mm-01-final_hlo-static-per-bundle-utilization.txt";
         assert_eq!(parse(name), Some(("mm", "17960", Kind::Utilization)));
         for other in [

@@ -53,12 +53,19 @@ pub(super) enum Function {
     And,
     Or,
     Xor,
-    Min { signed: bool },
-    Max { signed: bool },
+    Min {
+        signed: bool,
+    },
+    Max {
+        signed: bool,
+    },
     /// Base and offset of an address, which do not wrap.
     Address,
     Select,
-    Compare { relation: Relation, signed: bool },
+    Compare {
+        relation: Relation,
+        signed: bool,
+    },
     /// Whether an unsigned addition overflows.
     Carry,
     PredicateAnd,
@@ -99,9 +106,17 @@ pub(super) enum Action {
         otherwise: Option<Operand>,
     },
     /// The value that arrives in the place of `to`.
-    Phi { to: Register },
-    Load { to: Register, from: Operand },
-    Store { at: Operand, value: Operand },
+    Phi {
+        to: Register,
+    },
+    Load {
+        to: Register,
+        from: Operand,
+    },
+    Store {
+        at: Operand,
+        value: Operand,
+    },
     Branch(Target),
     Transfer {
         route: Route,
@@ -110,7 +125,10 @@ pub(super) enum Action {
         destination: Operand,
         flag: Operand,
     },
-    Wait { flag: Operand, granules: Operand },
+    Wait {
+        flag: Operand,
+        granules: Operand,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -248,10 +266,8 @@ fn scalar(
     if opcode.starts_with("inlined_call_operand") {
         let index = rest
             .split_once("index:")
-            .and_then(|(_, index)| index.split(',').next()?.trim().parse().ok());
-        let operand = index.map_or(Operand::Unknown, |i| {
-            Operand::Constant(operand_address(i))
-        });
+            .and_then(|(_, index)| index.trim().split([',', ']']).next()?.parse().ok());
+        let operand = index.map_or(Operand::Unknown, |i| Operand::Constant(operand_address(i)));
         return Action::Compute {
             to,
             function: Function::Same,
@@ -465,7 +481,10 @@ mod tests {
         else {
             panic!("not a computation");
         };
-        assert_eq!((function, operands), (Function::Same, vec![Operand::Constant(-1)]));
+        assert_eq!(
+            (function, operands),
+            (Function::Same, vec![Operand::Constant(-1)])
+        );
         let Some(Operand::Register(before)) = otherwise else {
             panic!("nothing to keep");
         };
@@ -488,7 +507,10 @@ mod tests {
         else {
             panic!("not a transfer: {action:?}");
         };
-        assert_eq!((route, granules), (Route::FromHbm, Operand::Constant(16384)));
+        assert_eq!(
+            (route, granules),
+            (Route::FromHbm, Operand::Constant(16384))
+        );
         assert_eq!(flag, Operand::Constant((1 << SPACE) + 1));
     }
 

@@ -6,6 +6,8 @@
 
 use serde::Serialize;
 
+use crate::chip::ChipFacts;
+use crate::compiler::llo::memory::REACHED;
 use crate::compiler::llo::schedule::{CycleBasis, KernelSchedule};
 use crate::units::Picos;
 
@@ -18,6 +20,18 @@ pub struct Pricing {
     pub hbm_bytes_per_s: f64,
     /// Measured time over time by cycles, for schedules whose course is known.
     pub scale: Scale,
+}
+
+impl Pricing {
+    /// From a chip's facts; `None` where its clock is not known.
+    #[must_use]
+    pub fn of(chip: &ChipFacts) -> Option<Self> {
+        Some(Self {
+            clock_hz: chip.clock_mhz.as_ref()?.value * 1e6,
+            hbm_bytes_per_s: REACHED * chip.hbm_gb_per_s_per_core() * 1e9,
+            scale: RUN_SCALE,
+        })
+    }
 }
 
 /// A ratio that was found by measurement.
@@ -100,7 +114,11 @@ pub fn score(schedule: &KernelSchedule, pricing: &Pricing, bytes: Option<u64>) -
         ScoreBasis::PartlyKnownCycles
     };
     // A region that data may skip counts as run, so that what is sure is the floor alone.
-    let low = if known { seconds(cycles, scale.low) } else { 0.0 };
+    let low = if known {
+        seconds(cycles, scale.low)
+    } else {
+        0.0
+    };
     Score {
         time: picos(by_cycles.max(floor)),
         low: picos(low.max(floor)),
@@ -150,20 +168,95 @@ pub fn compare(first: &Score, second: &Score) -> Comparison {
 #[must_use]
 pub fn rank(scores: &[Score]) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
-    let time = |index: usize| scores.get(index).map_or(Picos(u64::MAX), |score| score.time);
+    let time = |index: usize| {
+        scores
+            .get(index)
+            .map_or(Picos(u64::MAX), |score| score.time)
+    };
     order.sort_by_key(|index| (time(*index), *index));
     let mut places: Vec<Vec<usize>> = Vec::new();
     for index in order {
-        let same = places.last().and_then(|place| place.first()).is_some_and(|first| {
-            match (scores.get(*first), scores.get(index)) {
+        let same = places
+            .last()
+            .and_then(|place| place.first())
+            .is_some_and(|first| match (scores.get(*first), scores.get(index)) {
                 (Some(a), Some(b)) => compare(a, b).order == Order::NoDifference,
                 _ => false,
-            }
-        });
+            });
         match places.last_mut() {
             Some(place) if same => place.push(index),
             _ => places.push(vec![index]),
         }
     }
     places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compiler::llo::{Memory, Setting, read};
+
+    const PRICING: Pricing = Pricing {
+        clock_hz: 1e9,
+        hbm_bytes_per_s: 1e12,
+        scale: Scale {
+            typical: 1.1,
+            low: 0.9,
+            high: 1.4,
+        },
+    };
+
+    /// A kernel of so many cycles, and one whose loop ends by data.
+    fn kernel(cycles: u64, unknown: bool) -> KernelSchedule {
+        let end = if unknown {
+            "0x1 : > { %p1_p0 = scmp.lt.s32.totalorder %s1_s0, 4 } /* Start region 1 */\n\
+             0x2 : > { %1 = sbr.rel (%p1_p0) target = $region1 }\n"
+        } else {
+            ""
+        };
+        let text = format!("0 : {{ %0 = vdelay {} }}\n{end}", cycles - 1);
+        let setting = Setting::new(Memory::new(1e12, 500.0, 1e9));
+        let file = ("1-k-02-final_bundles.txt".to_owned(), text);
+        read([file], &setting).0.remove(0)
+    }
+
+    #[test]
+    fn cycles_are_scaled_and_the_band_is_the_scales() {
+        let score = score(&kernel(2000, false), &PRICING, Some(1_000_000));
+        assert_eq!(score.time, Picos(2_200_000));
+        assert_eq!(
+            (score.low, score.high),
+            (Picos(1_800_000), Some(Picos(2_800_000)))
+        );
+        assert_eq!(score.basis, ScoreBasis::Cycles);
+    }
+
+    #[test]
+    fn no_kernel_is_faster_than_the_bytes_it_must_move() {
+        let score = score(&kernel(2000, false), &PRICING, Some(5_000_000));
+        assert_eq!(score.time, Picos(5_000_000));
+        assert_eq!(
+            (score.low, score.high),
+            (Picos(5_000_000), Some(Picos(7_000_000)))
+        );
+        assert_eq!(score.basis, ScoreBasis::HbmFloor);
+    }
+
+    #[test]
+    fn a_kernel_whose_loops_end_by_data_has_no_upper_bound() {
+        let score = score(&kernel(2000, true), &PRICING, Some(1_000_000));
+        assert_eq!((score.low, score.high), (Picos(1_000_000), None));
+        assert_eq!(score.basis, ScoreBasis::PartlyKnownCycles);
+    }
+
+    #[test]
+    fn what_lies_within_the_resolution_shares_a_place() {
+        let scores =
+            [2000, 3000, 2040, 1000].map(|cycles| score(&kernel(cycles, false), &PRICING, None));
+        assert_eq!(rank(&scores), [vec![3], vec![0, 2], vec![1]]);
+        assert_eq!(compare(&scores[0], &scores[2]).order, Order::NoDifference);
+        assert_eq!(compare(&scores[1], &scores[3]).order, Order::SecondFaster);
+        assert_eq!(compare(&scores[3], &scores[1]).order, Order::FirstFaster);
+        assert!((compare(&scores[1], &scores[3]).ratio - 3.0).abs() < 1e-9);
+    }
 }

@@ -327,9 +327,9 @@ impl Machine<'_> {
         match operand {
             Operand::Constant(value) => Some(*value),
             Operand::Register(register) => self.register(*register),
-            Operand::Sum(constant, registers) => registers
-                .iter()
-                .try_fold(*constant, |sum, r| Some(sum.wrapping_add(self.register(*r)?))),
+            Operand::Sum(constant, registers) => registers.iter().try_fold(*constant, |sum, r| {
+                Some(sum.wrapping_add(self.register(*r)?))
+            }),
             Operand::Unknown => None,
         }
     }

@@ -27,7 +27,10 @@ fn setting() -> Setting {
 }
 
 fn schedule_of(listing: &str, setting: &Setting) -> KernelSchedule {
-    let file = ("1-kernel.1-02-final_bundles.txt".to_owned(), listing.to_owned());
+    let file = (
+        "1-kernel.1-02-final_bundles.txt".to_owned(),
+        listing.to_owned(),
+    );
     let (mut schedules, notes) = read([file], setting);
     assert_eq!(notes.iter().collect::<Vec<_>>(), []);
     assert_eq!(schedules.len(), 1);
@@ -37,7 +40,9 @@ fn schedule_of(listing: &str, setting: &Setting) -> KernelSchedule {
 /// Bundles by hand, the first at address 0.
 fn listing(bundles: &[&str]) -> String {
     let lines = bundles.iter().enumerate();
-    lines.map(|(at, text)| format!("{at:#x} : {text}\n")).collect()
+    lines
+        .map(|(at, text)| format!("{at:#x} : {text}\n"))
+        .collect()
 }
 
 #[test]
@@ -63,7 +68,11 @@ fn causal_blocks_above_the_diagonal_are_neither_brought_nor_run() {
     let heads = 2;
     let body = (heads * (1 + 2 + 3 + 4), heads * (3 + 2 + 1));
     let runs = schedule.regions.iter().map(|r| (r.entered, r.skipped));
-    assert!(runs.into_iter().any(|run| run == body), "{:?}", schedule.regions);
+    assert!(
+        runs.into_iter().any(|run| run == body),
+        "{:?}",
+        schedule.regions
+    );
     // The second row of blocks starts with the block that the first ended with.
     let keys = heads * (1 + 1 + 3 + 4);
     let queries = heads * 4;
@@ -162,7 +171,10 @@ fn a_loop_that_data_ends_counts_once_and_says_so() {
         let schedule = schedule_of(&text, &setting());
         assert_eq!(schedule.unknown_trip_loops, 1);
         assert_eq!(schedule.loops[0].trips, None);
-        assert_eq!((schedule.basis, schedule.busy_cycles), (CycleBasis::Run, cycles));
+        assert_eq!(
+            (schedule.basis, schedule.busy_cycles),
+            (CycleBasis::Run, cycles)
+        );
     }
 }
 

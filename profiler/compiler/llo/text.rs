@@ -163,7 +163,10 @@ mod tests {
         assert_eq!(slots, expected.map(|(at, slot)| (at, slot.to_owned())));
         assert_eq!(layout.bundles.len(), 3);
         assert_eq!(layout.bundles[0].delay, 3);
-        assert_eq!((layout.bundles[2].depth, layout.bundles[2].empty), (2, true));
+        assert_eq!(
+            (layout.bundles[2].depth, layout.bundles[2].empty),
+            (2, true)
+        );
         assert_eq!(layout.region(9), Some(1));
         assert_eq!(layout.region(10), Some(1));
         assert_eq!(layout.region(8), None);
