@@ -139,13 +139,27 @@ pub(super) struct Operation {
     pub action: Action,
 }
 
+/// Where a kernel on a chip whose two cores are one device finds which of them it runs on
+/// (`#allocation0`). Each has its part of the grid.
+pub(super) const CORE_NUMBER: i64 = 1 << SPACE;
+
 /// Interned names of registers and allocations.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Names {
     registers: FxHashMap<String, Register>,
     /// The place of each register in the register file, a register too.
     home: Vec<Option<Register>>,
     allocations: FxHashMap<String, i64>,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self {
+            registers: FxHashMap::default(),
+            home: Vec::new(),
+            allocations: FxHashMap::from_iter([("#allocation0".to_owned(), CORE_NUMBER)]),
+        }
+    }
 }
 
 impl Names {
@@ -511,7 +525,7 @@ mod tests {
             (route, granules),
             (Route::FromHbm, Operand::Constant(16384))
         );
-        assert_eq!(flag, Operand::Constant((1 << SPACE) + 1));
+        assert_eq!(flag, Operand::Constant((2 << SPACE) + 1));
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub struct Score {
 pub const RUN_SCALE: Scale = Scale {
     typical: 1.0,
     low: 0.85,
-    high: 1.25,
+    high: 1.15,
 };
 
 /// Scores closer than this are not told apart: static figures did not order published variants

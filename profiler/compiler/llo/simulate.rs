@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::compiler::llo::control::Control;
 use crate::compiler::llo::memory::{Channel, Memory};
 use crate::compiler::llo::operation::{
-    Action, Function, Guard, Operand, Register, Relation, Route, operand_index,
+    Action, CORE_NUMBER, Function, Guard, Operand, Register, Relation, Route, operand_index,
 };
 
 /// Integers that a kernel reads from an operand, as the group of each block of rows.
@@ -70,7 +70,8 @@ pub(super) fn run(
     let mut machine = Machine {
         control,
         values: vec![None; control.names.len()],
-        scalars: FxHashMap::default(),
+        // The first core: it has the larger part of a grid that does not divide.
+        scalars: FxHashMap::from_iter([(CORE_NUMBER, Some(0))]),
         known,
         channel: Channel::new(*memory),
         flags: FxHashMap::default(),
