@@ -16,6 +16,7 @@ pub mod dump;
 mod ffi;
 pub mod fit;
 pub mod ici;
+pub mod llo;
 pub mod options;
 pub mod pjrt;
 pub mod predicted_session;
