@@ -14,3 +14,4 @@ pub mod log;
 pub mod predict;
 pub mod progress;
 pub mod render;
+pub mod what_if;

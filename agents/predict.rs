@@ -9,7 +9,7 @@ use profiler::compiler::calibrated::Calibrated;
 use profiler::compiler::calibration::Calibration;
 use profiler::compiler::compiled::Compiled;
 use profiler::compiler::cost_model::CostModel;
-use profiler::compiler::cost_model::program_price::ProgramPrice;
+use profiler::compiler::cost_model::program_price::{ProgramPrice, RatioBand};
 use profiler::compiler::ici::{Ici, Topology};
 use profiler::compiler::options::CompileOptions;
 use profiler::compiler::predicted_session::Settings;
@@ -17,7 +17,7 @@ use profiler::compiler::program_file::{ProgramFile, ProgramKind};
 use profiler::compiler::target::Target;
 use profiler::diff::without_layout;
 use profiler::note::Notes;
-use profiler::prediction::Provenance;
+use profiler::prediction::{Band, Provenance};
 use profiler::program::shape::MemorySpace;
 use profiler::program::{Program, parse_module, read_hlo_proto};
 use profiler::session::{Format, Input, Session, SessionProgram};
@@ -77,19 +77,24 @@ pub struct Scheduled {
 }
 
 /// The compiler, looked for when it is needed first: what is compiled already needs none.
-pub struct Lazy<'a> {
-    args: &'a CompilerArgs,
-    compiler: OnceCell<Compiler>,
+pub enum Lazy<'a> {
+    /// Not needed yet.
+    Unopened(&'a CompilerArgs, OnceCell<Compiler>),
+    /// There already.
+    Open(&'a Compiler),
 }
 
 impl<'a> Lazy<'a> {
     /// Nothing is looked for yet.
     #[must_use]
     pub fn new(args: &'a CompilerArgs) -> Self {
-        Self {
-            args,
-            compiler: OnceCell::new(),
-        }
+        Self::Unopened(args, OnceCell::new())
+    }
+
+    /// One that was found.
+    #[must_use]
+    pub fn of(compiler: &'a Compiler) -> Self {
+        Self::Open(compiler)
     }
 
     /// The compiler.
@@ -97,11 +102,16 @@ impl<'a> Lazy<'a> {
     /// # Errors
     /// When there is none.
     pub fn get(&self) -> Result<&Compiler, CompileError> {
-        if let Some(compiler) = self.compiler.get() {
-            return Ok(compiler);
+        match self {
+            Self::Open(compiler) => Ok(compiler),
+            Self::Unopened(args, cell) => {
+                if let Some(compiler) = cell.get() {
+                    return Ok(compiler);
+                }
+                let compiler = Compiler::open(args)?;
+                Ok(cell.get_or_init(|| compiler))
+            }
         }
-        let compiler = Compiler::open(self.args)?;
-        Ok(self.compiler.get_or_init(|| compiler))
     }
 }
 
@@ -119,7 +129,19 @@ pub fn read_program(path: &Path) -> Result<ProgramFile> {
 /// # Errors
 /// When the file or the options do not fit, or the compiler refuses.
 pub fn schedule(path: &Path, args: &CompileArgs, compiler: &Lazy<'_>) -> Result<Scheduled> {
-    let file = read_program(path)?;
+    schedule_file(path, read_program(path)?, args, compiler)
+}
+
+/// As [`schedule`], of a program that was read or made; `path` is for messages.
+///
+/// # Errors
+/// When the options do not fit, or the compiler refuses.
+pub fn schedule_file(
+    path: &Path,
+    file: ProgramFile,
+    args: &CompileArgs,
+    compiler: &Lazy<'_>,
+) -> Result<Scheduled> {
     let stored_bytes = std::fs::metadata(path).map_or(0, |meta| meta.len());
     let hlo = match file.kind {
         ProgramKind::HloText => Some(parse_module(&String::from_utf8_lossy(&file.code))),
@@ -153,8 +175,12 @@ pub fn schedule(path: &Path, args: &CompileArgs, compiler: &Lazy<'_>) -> Result<
     let hlo = std::mem::take(&mut compiled.hlo);
     let (mut program, notes) = read_hlo_proto(&hlo);
     // Groups of all devices are written without saying how many these are.
-    program.num_partitions.get_or_insert(u64::from(options.partitions));
-    program.replica_count.get_or_insert(u64::from(options.replicas));
+    program
+        .num_partitions
+        .get_or_insert(u64::from(options.partitions));
+    program
+        .replica_count
+        .get_or_insert(u64::from(options.replicas));
     Ok(Scheduled {
         path: path.to_owned(),
         kind: file.kind,
@@ -253,6 +279,35 @@ pub fn predict(scheduled: Scheduled, target: &Target) -> Predicted {
         hlo,
         device,
     }
+}
+
+impl Predicted {
+    /// The predicted time of the program, with its band.
+    #[must_use]
+    pub fn step(&self) -> Option<Band> {
+        self.session.prediction.as_ref()?.step()
+    }
+}
+
+/// The second program's time over the first's. The bias that both have in common cancels; what
+/// they differ in widens the band.
+#[must_use]
+pub fn ratio(
+    before: &Predicted,
+    after: &Predicted,
+    calibration: &Calibration,
+) -> Option<RatioBand> {
+    let (a, b) = (before.step()?, after.step()?);
+    if a.time_ps == 0 {
+        return None;
+    }
+    let device = after.device.over(&before.device, calibration)?;
+    let whole = b.time_ps as f64 / a.time_ps as f64;
+    Some(RatioBand {
+        ratio: whole,
+        low: whole * device.low / device.ratio,
+        high: whole * device.high / device.ratio,
+    })
 }
 
 /// What stands behind the times, in words.

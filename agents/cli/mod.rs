@@ -15,6 +15,7 @@ pub mod rules;
 pub mod shard;
 pub mod steps;
 pub mod targets;
+pub mod what_if;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -53,6 +54,8 @@ enum Command {
     Compare(compare::Args),
     /// Search the sharding of a program's arguments that takes least time on a slice.
     Shard(shard::Args),
+    /// Compile the changes of a program that may pay, and say which do.
+    WhatIf(what_if::Args),
     /// List what programs can be compiled for.
     Targets(targets::Args),
     /// Check what this machine has: Python, the TPU compiler; fetch the latter.
@@ -125,6 +128,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Predict(args) => predict::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Shard(args) => shard::run(&args),
+        Command::WhatIf(args) => what_if::run(&args),
         Command::Targets(args) => targets::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::CompileWorker(args) => compile_worker::run(&args),
