@@ -15,7 +15,7 @@ use profiler::compiler::options::CompileOptions;
 use profiler::compiler::predicted_session::Settings;
 use profiler::compiler::program_file::{ProgramFile, ProgramKind};
 use profiler::compiler::target::Target;
-use profiler::diff::without_layout;
+use profiler::diff::{Diff, without_layout};
 use profiler::note::Notes;
 use profiler::prediction::{Band, Provenance};
 use profiler::program::shape::MemorySpace;
@@ -47,7 +47,7 @@ pub struct CompileArgs {
     pub compiler: CompilerArgs,
 }
 
-fn parse_target(name: &str) -> Result<Target, String> {
+pub(crate) fn parse_target(name: &str) -> Result<Target, String> {
     Target::parse(name).map_err(|error| error.to_string())
 }
 
@@ -289,25 +289,16 @@ impl Predicted {
     }
 }
 
-/// The second program's time over the first's. The bias that both have in common cancels; what
-/// they differ in widens the band.
+/// The second program's time over the first's, with its band.
 #[must_use]
 pub fn ratio(
     before: &Predicted,
     after: &Predicted,
+    diff: &Diff,
     calibration: &Calibration,
 ) -> Option<RatioBand> {
-    let (a, b) = (before.step()?, after.step()?);
-    if a.time_ps == 0 {
-        return None;
-    }
-    let device = after.device.over(&before.device, calibration)?;
-    let whole = b.time_ps as f64 / a.time_ps as f64;
-    Some(RatioBand {
-        ratio: whole,
-        low: whole * device.low / device.ratio,
-        high: whole * device.high / device.ratio,
-    })
+    let times = (before.step()?.time_ps, after.step()?.time_ps);
+    profiler::compiler::ratio::ratio(&before.device, &after.device, times, diff, calibration)
 }
 
 /// What stands behind the times, in words.

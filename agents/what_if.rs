@@ -36,6 +36,8 @@ pub struct Priced {
     pub predicted: Predicted,
     /// Its time over the original's.
     pub ratio: RatioBand,
+    /// Both, operation by operation.
+    pub diff: Diff,
 }
 
 /// The original and all changes that were tried, in the order of their ratios.
@@ -142,9 +144,14 @@ fn price(
     let scheduled = schedule_file(path, file, args, &lazy).map_err(|error| format!("{error:#}"))?;
     let predicted = predict(scheduled, &args.target);
     let calibration = calibration(&args.target, predicted.compiled.as_ref());
-    let ratio = ratio(before, &predicted, &calibration)
+    let diff = diff(before, &predicted, &args.target);
+    let ratio = ratio(before, &predicted, &diff, &calibration)
         .ok_or_else(|| "the original takes no time".to_owned())?;
-    Ok(Priced { predicted, ratio })
+    Ok(Priced {
+        predicted,
+        ratio,
+        diff,
+    })
 }
 
 /// Operations that are named for a change.
@@ -172,7 +179,7 @@ impl WhatIf {
         session: &Session,
     ) -> CompiledChange {
         let time = |predicted: &Predicted| predicted.step().map_or(0, |band| band.time_ps);
-        let diff = diff(&self.before, &priced.predicted, target);
+        let diff = &priced.diff;
         let mut ops: Vec<(OpId, u64)> = diff
             .ops
             .iter()
@@ -184,7 +191,7 @@ impl WhatIf {
             })
             .collect();
         ops.sort_by_key(|(id, saved)| (std::cmp::Reverse(*saved), *id));
-        let (saved, paid) = movers(&diff);
+        let (saved, paid) = movers(diff);
         let peak = |predicted: &Predicted| {
             let compiled = predicted.compiled.as_ref();
             compiled.map_or(0, |compiled| compiled.memory.peak_bytes)
@@ -225,15 +232,11 @@ impl WhatIf {
 /// The two programs, operation by operation.
 #[must_use]
 pub fn diff(before: &Predicted, after: &Predicted, target: &Target) -> Diff {
-    let evidence = |predicted: &Predicted| -> Diff {
-        let chips = knowledge::chips::chips();
+    let evidence = |session| {
         let chip = Some(target.generation);
-        Diff::between(
-            &Evidence::gather(&before.session, chip, chips),
-            &Evidence::gather(&predicted.session, chip, chips),
-        )
+        Evidence::gather(session, chip, knowledge::chips::chips())
     };
-    evidence(after)
+    Diff::between(&evidence(&before.session), &evidence(&after.session))
 }
 
 /// What saves most and what costs most, in words.

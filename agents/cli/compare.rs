@@ -57,6 +57,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let ratio = ratio(
         &before,
         &after,
+        &diff,
         &calibration(target, after.compiled.as_ref()),
     );
     let value = json!({

@@ -23,6 +23,7 @@ pub mod predicted_session;
 pub mod pricer;
 pub mod program_file;
 pub mod protocol;
+pub mod ratio;
 pub mod recalibrate;
 pub mod roofline;
 pub mod sharding;
