@@ -1,7 +1,5 @@
 //! From the errors of left-out samples to bands: of a program's time and of a ratio of two.
 
-use std::collections::BTreeMap;
-
 use crate::compiler::calibration::{Spread, difference};
 use crate::compiler::fit::LeftOut;
 use crate::compiler::pricer::OpKind;
