@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use crate::compiler::llo::memory::GRANULE;
 use crate::compiler::llo::operation::{Action, Names, Operand, Operation, Register, Target};
 use crate::compiler::llo::text::{self, Layout};
 use crate::note::Notes;
@@ -52,6 +53,8 @@ pub(super) struct Control {
     pub names: Names,
     /// Cycles before each bundle, and all at the end.
     pub cycles: Vec<u64>,
+    /// Bytes of a DMA granule.
+    pub granule: u64,
 }
 
 impl Control {
@@ -83,6 +86,7 @@ impl Control {
             loops,
             names,
             cycles,
+            granule: text::granule_bytes(listing).unwrap_or(GRANULE),
         }
     }
 

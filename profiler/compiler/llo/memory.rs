@@ -13,9 +13,9 @@ pub struct Memory {
     pub latency_cycles: u64,
 }
 
-/// Bytes of a DMA granule: the listings of v5e, v5p, v6e and tpu7x give windows of known shape in
-/// granules of 32 bytes.
-const GRANULE: u64 = 32;
+/// Bytes of a DMA granule on v5e, v5p, v6e and TPU7x; 512 on v4. Listings with windows of known
+/// shape tell it.
+pub(super) const GRANULE: u64 = 32;
 
 /// Share of the peak bandwidth that transfers reach: what the published times of memory-bound
 /// programs on a v6e fit best.
@@ -57,10 +57,6 @@ pub(super) struct Channel {
 impl Channel {
     pub(super) fn new(memory: Memory) -> Self {
         Self { memory, free: 0.0 }
-    }
-
-    pub(super) fn bytes(&self, granules: u64) -> u64 {
-        granules.saturating_mul(GRANULE)
     }
 
     /// Starts a transfer now, or when the channel is free; returns the cycle in which it ends.

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::compiler::llo::control::Control;
 use crate::compiler::llo::simulate::Run;
-use crate::compiler::llo::utilization::{Unit, Utilization};
+use crate::compiler::llo::utilization::{UNITS, Unit, Utilization};
 
 /// What the cycles of a schedule rest on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -78,7 +78,7 @@ pub struct KernelSchedule {
     /// Slots in the listing that load one back.
     pub fill_slots: u64,
     /// Share of each unit's slots in use while busy, in the order of [`Unit::ALL`].
-    pub slot_use: [f64; 10],
+    pub slot_use: [f64; UNITS],
     /// The unit whose slots are used most, spills and fills aside.
     pub bottleneck: Option<Unit>,
 }
@@ -108,8 +108,8 @@ impl KernelSchedule {
         } else {
             (CycleBasis::Static, static_cycles, 0)
         };
-        let listed = utilization.map_or([0; 10], |table| table.slots(None));
-        let slot_use = utilization.map_or([0.0; 10], |table| {
+        let listed = utilization.map_or([0; UNITS], |table| table.slots(None));
+        let slot_use = utilization.map_or([0.0; UNITS], |table| {
             let matches = table.rows.len() == run.issued.len();
             match basis {
                 CycleBasis::Run if matches => {
@@ -171,8 +171,8 @@ fn regions(control: &Control, run: &Run) -> Vec<PredicatedRegion> {
     regions
 }
 
-fn shares(table: &Utilization, slots: [u64; 10], cycles: u64) -> [f64; 10] {
-    let mut shares = [0.0; 10];
+fn shares(table: &Utilization, slots: [u64; UNITS], cycles: u64) -> [f64; UNITS] {
+    let mut shares = [0.0; UNITS];
     for ((share, slots), capacity) in shares.iter_mut().zip(slots).zip(table.capacity) {
         let all = cycles as f64 * f64::from(capacity);
         if all > 0.0 {
@@ -182,7 +182,7 @@ fn shares(table: &Utilization, slots: [u64; 10], cycles: u64) -> [f64; 10] {
     shares
 }
 
-fn bottleneck(slot_use: &[f64; 10]) -> Option<Unit> {
+fn bottleneck(slot_use: &[f64; UNITS]) -> Option<Unit> {
     Unit::ALL
         .into_iter()
         .filter(|unit| !matches!(unit, Unit::Fill | Unit::Spill))

@@ -253,7 +253,7 @@ impl Machine<'_> {
     }
 
     fn transfer(&mut self, route: Route, granules: u64, flag: Value, busy: u64) {
-        let bytes = self.channel.bytes(granules);
+        let bytes = granules.saturating_mul(self.control.granule);
         let run = &mut self.run;
         run.transfers += 1;
         let (read, written) = match route {

@@ -95,6 +95,31 @@ impl Layout {
     }
 }
 
+/// Bytes of a DMA granule, where the listing tells the shape of a window that is moved:
+/// `/*size_in_granules=*/1024 … window_bounds: (64, 4) … element_size_in_bytes: 2048`.
+pub(super) fn granule_bytes(text: &str) -> Option<u64> {
+    // A few windows are enough: those that do not divide are at the edge of an array.
+    text.match_indices("/*size_in_granules=*/")
+        .take(16)
+        .find_map(|(at, mark)| {
+            let after = text.get(at + mark.len()..)?;
+            let digits = after.find(|c: char| !c.is_ascii_digit())?;
+            let granules: u64 = after.get(..digits)?.parse().ok()?;
+            // Up to the next transfer.
+            let slot = after.split("size_in_granules").next()?;
+            let (_, bounds) = slot.split_once("window_bounds: (")?;
+            let (bounds, rest) = bounds.split_once(')')?;
+            let (_, size) = rest.split_once("element_size_in_bytes: ")?;
+            let mut bytes: u64 = size.split_whitespace().next()?.parse().ok()?;
+            for bound in bounds.split(',') {
+                bytes = bytes.checked_mul(bound.trim().parse().ok()?)?;
+            }
+            let granule = bytes.checked_div(granules)?;
+            let exact = granule.checked_mul(granules) == Some(bytes);
+            (exact && granule.is_power_of_two() && (4..=4096).contains(&granule)).then_some(granule)
+        })
+}
+
 /// The text without comments, and where in it regions start.
 fn without_comments(text: &str) -> (String, Vec<(usize, u32)>) {
     let mut clean = String::with_capacity(text.len() / 2);
@@ -146,6 +171,15 @@ fn delay(slot: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_window_tells_the_size_of_a_granule() {
+        let text = "{ %7 = dma.hbm_to_vmem /*hbm=*/%s7_s1, /*size_in_granules=*/1024, %s1_s2 /* \n\
+                    window_bounds: (64, 4)\nstrides: (64, 4)\nelement_size_in_bytes: 2048\n */ }";
+        assert_eq!(granule_bytes(text), Some(512));
+        assert_eq!(granule_bytes(&text.replace("(64, 4)", "(63, 4)")), None);
+        assert_eq!(granule_bytes(&text.replace("1024", "0")), None);
+    }
 
     #[test]
     fn comments_go_and_their_region_marks_stay_with_their_bundle() {

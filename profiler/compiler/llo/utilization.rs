@@ -4,6 +4,9 @@ use serde::Serialize;
 
 use crate::note::Notes;
 
+/// How many units there are.
+pub(super) const UNITS: usize = Unit::ALL.len();
+
 /// A unit of the TensorCore, in the order of the compiler's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -28,11 +31,13 @@ pub enum Unit {
     Spill,
     /// Scalar arithmetic.
     Salu,
+    /// Weights brought into the matrix units; told since libtpu 0.0.52.
+    MatrixPush,
 }
 
 impl Unit {
-    /// All units, in the order of the table.
-    pub const ALL: [Self; 10] = [
+    /// All units; a schedule's slot use is in this order.
+    pub const ALL: [Self; 11] = [
         Self::Mxu,
         Self::Xlu,
         Self::Valu,
@@ -43,6 +48,7 @@ impl Unit {
         Self::VectorStore,
         Self::Spill,
         Self::Salu,
+        Self::MatrixPush,
     ];
 
     /// The compiler's name of it.
@@ -59,6 +65,7 @@ impl Unit {
             Self::VectorStore => "VSTORE",
             Self::Spill => "VSTORE:SPILL",
             Self::Salu => "SALU",
+            Self::MatrixPush => "MATPUSH",
         }
     }
 }
@@ -67,22 +74,26 @@ impl Unit {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Utilization {
     /// Slots that each unit has.
-    pub capacity: [u32; 10],
+    pub capacity: [u32; UNITS],
     /// Slots in use, by bundle.
-    pub rows: Vec<[u8; 10]>,
+    pub rows: Vec<[u8; UNITS]>,
 }
 
 impl Utilization {
     /// Reads the table; columns may come in any order.
     pub(super) fn read(text: &str, notes: &mut Notes) -> Option<Self> {
         let mut lines = text.lines();
-        let header = lines.by_ref().find(|line| line.contains("MXU"))?;
+        let header = lines.by_ref().find(|line| line.contains("VALU"))?;
         let columns: Vec<Option<usize>> = header
             .split(',')
-            .map(|name| Unit::ALL.iter().position(|u| u.name() == name.trim()))
+            .map(|name| match name.trim() {
+                // Since libtpu 0.0.52; the figures are those of MXU before.
+                "MATMUL" => Some(Unit::Mxu as usize),
+                name => Unit::ALL.iter().position(|unit| unit.name() == name),
+            })
             .collect();
-        let numbers = |line: &str| -> Option<[u8; 10]> {
-            let mut row = [0_u8; 10];
+        let numbers = |line: &str| -> Option<[u8; UNITS]> {
+            let mut row = [0_u8; UNITS];
             let mut count = 0;
             for (word, column) in line.split_whitespace().zip(&columns) {
                 let value = word.parse::<u8>().ok()?;
@@ -95,7 +106,7 @@ impl Utilization {
         };
         let mut rows = lines.filter_map(numbers);
         let capacity = rows.next()?.map(u32::from);
-        let rows: Vec<[u8; 10]> = rows.collect();
+        let rows: Vec<[u8; UNITS]> = rows.collect();
         if columns.contains(&None) {
             notes.info(
                 "llo-utilization-columns",
@@ -106,8 +117,8 @@ impl Utilization {
     }
 
     /// Slots of each unit over a kernel whose bundles are issued `times`, or once each.
-    pub(super) fn slots(&self, times: Option<&[u64]>) -> [u64; 10] {
-        let mut total = [0_u64; 10];
+    pub(super) fn slots(&self, times: Option<&[u64]>) -> [u64; UNITS] {
+        let mut total = [0_u64; UNITS];
         for (index, row) in self.rows.iter().enumerate() {
             let times = times.map_or(1, |times| times.get(index).copied().unwrap_or(0));
             for (sum, slots) in total.iter_mut().zip(row) {
@@ -143,7 +154,7 @@ MXU, XLU, VALU, VPOP, EUP, VLOAD, VLOAD:FILL, VSTORE, VSTORE:SPILL, SALU
 
     #[test]
     fn columns_are_found_by_name() {
-        let text = "XLU, NEW, MXU\n 2 3 4\n 1 5 0\n";
+        let text = "VALU, NEW, MATMUL, XLU\n 2 3 4 2\n 1 5 0 1\n";
         let mut notes = Notes::default();
         let table = Utilization::read(text, &mut notes).expect("a table");
         assert_eq!(table.capacity[Unit::Mxu as usize], 4);
