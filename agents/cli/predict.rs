@@ -101,8 +101,9 @@ impl Args {
             Emit::Trace => emit::trace_json(session),
         };
         match &self.output {
-            Some(path) => fs::write(path, bytes)
-                .with_context(|| format!("cannot write {}", path.display())),
+            Some(path) => {
+                fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+            }
             None if std::io::stdout().is_terminal() => {
                 bail!("a profile is not for a terminal: name a file with --output")
             }

@@ -105,7 +105,10 @@ pub fn run(args: &Args) -> Result<u8> {
     let problem = Problem::read(&text).with_context(|| shown.to_string())?;
     let devices = u64::from(args.target.devices());
     if devices < 2 {
-        bail!("{} has one device: there is nothing to shard over", args.target);
+        bail!(
+            "{} has one device: there is nothing to shard over",
+            args.target
+        );
     }
     let facts = knowledge::chips::chip(args.target.generation);
     let mut rates = Rates::of_chip(facts);
@@ -213,7 +216,9 @@ fn keep(args: &Args, history: &History) -> Result<()> {
     let Some(path) = &args.resume else {
         return Ok(());
     };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or_else(|| std::path::Path::new("."));
     let cannot = || format!("cannot write {}", path.display());
     let file = tempfile::NamedTempFile::new_in(folder).with_context(cannot)?;
@@ -239,7 +244,12 @@ impl<'a> Driver<'a> {
         compiler: Compiler,
         facts: &'a ChipFacts,
     ) -> Result<Self> {
-        let grid: Vec<u64> = args.target.grid.iter().map(|side| u64::from(*side)).collect();
+        let grid: Vec<u64> = args
+            .target
+            .grid
+            .iter()
+            .map(|side| u64::from(*side))
+            .collect();
         let topology = Topology::new(facts, &grid);
         let calibration = knowledge::ici::calibration(args.target.generation);
         let ici = Ici::new(facts, calibration, topology).ok_or_else(|| {

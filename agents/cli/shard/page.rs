@@ -168,7 +168,9 @@ pub(super) fn no_choice(answer: &Answer, history: &History, target: &Target) -> 
     let by_memory = answer.pruned.by_memory;
     match refused {
         Some(message) => {
-            format!("none of {compiled} candidates compiled for {target}; the first refusal: {message}")
+            format!(
+                "none of {compiled} candidates compiled for {target}; the first refusal: {message}"
+            )
         }
         None => format!(
             "no candidate fits on {target}: the arguments of {by_memory} alone are too large, {compiled} were compiled; take a larger target, or a smaller batch"

@@ -36,7 +36,11 @@ impl Pricer for LinkPricer<'_> {
                 // What is fused with a collective runs beside it.
                 let link = self.ici.price(&transfer);
                 let rest = self.ops.price(op);
-                if link.time_ps >= rest.time_ps { link } else { rest }
+                if link.time_ps >= rest.time_ps {
+                    link
+                } else {
+                    rest
+                }
             }
         }
     }
