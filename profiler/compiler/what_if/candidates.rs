@@ -1,5 +1,6 @@
 //! Which changes are worth a compile: dimensions of the matmuls that fill no whole tile, and
-//! weights that are transposed before every use.
+//! weights that are transposed before every use, matmuls of one
+//! operand that could be one.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +9,7 @@ use crate::program::stablehlo::{Module, Op};
 
 use super::dims::{Dims, Node};
 use super::dtype::is_dot;
+use super::merge;
 use super::rules::{self, DotAxes};
 use super::{Change, Dimension, Resize};
 
@@ -16,13 +18,11 @@ use super::{Change, Dimension, Resize};
 pub struct Tiles {
     /// Elements in the minor dimension: 128 on every TPU so far.
     pub lanes: i64,
-    /// Elements in the dimension before it: 8 for 32-bit types.
-    pub sublanes: i64,
 }
 
 impl Default for Tiles {
     fn default() -> Self {
-        Self { lanes: 128, sublanes: 8 }
+        Self { lanes: 128 }
     }
 }
 
@@ -40,30 +40,58 @@ pub struct Candidate {
 const LEAST_SHARE: f64 = 0.02;
 /// A dimension may grow by this factor: 80 to 128.
 const MOST_GROWTH: f64 = 1.6;
-/// Dimensions that change together, at most: the number of changes is quadratic in it.
-const MOST_DIMENSIONS: usize = 6;
+/// Sizes that are tried, at most: the number of changes is quadratic in it.
+const MOST_SIZES: usize = 6;
 
-/// Changes worth a compile: each dimension alone, pairs, all together; then stored weights.
-/// In the order of their shares, combinations behind what they are made of.
+/// Changes worth a compile: each size alone, pairs, all together; then stored weights. In the order
+/// of their shares, combinations behind what they are made of.
+///
+/// Dimensions of one size that could change apart (the vocabularies of an embedding and of an output
+/// matrix, the head sizes of keys and of values) are one candidate: a model has one number for them.
 #[must_use]
 pub fn candidates(module: &Module<'_>, tiles: Tiles) -> Vec<Candidate> {
     let dims = rules::dimensions(module);
     let work = Work::of(module, &dims);
-    let mut out = Vec::new();
-    let single = work.resizes(module, &dims, tiles);
-    let solves = |resizes: &[&(Resize, f64)]| {
-        let wanted = resizes.iter().filter_map(|(r, _)| {
+    let solves = |resizes: &[Resize]| {
+        let wanted = resizes.iter().filter_map(|r| {
             let (value, _) = r.dimension.find(module)?;
             Some((dims.node(value, r.dimension.axis)?, r.to))
         });
         dims.solve(&wanted.collect::<Vec<_>>()).is_ok()
     };
-    let single: Vec<_> = single.into_iter().filter(|s| solves(&[s])).take(MOST_DIMENSIONS).collect();
-    let mut add = |parts: &[&(Resize, f64)]| {
-        if solves(parts) {
+    let mut single: Vec<(Vec<Resize>, f64)> = Vec::new();
+    for (resize, share) in work.resizes(module, &dims, tiles) {
+        if !solves(std::slice::from_ref(&resize)) {
+            continue;
+        }
+        match single
+            .iter_mut()
+            .find(|(group, _)| group[0].from == resize.from)
+        {
+            Some((group, most)) => {
+                group.push(resize);
+                if solves(group) {
+                    *most = share.max(*most);
+                } else {
+                    group.pop();
+                }
+            }
+            None => single.push((vec![resize], share)),
+        }
+    }
+    single.retain(|(_, share)| *share >= LEAST_SHARE);
+    single.sort_by(|(a, x), (b, y)| y.total_cmp(x).then_with(|| a.cmp(b)));
+    single.truncate(MOST_SIZES);
+
+    let mut out = Vec::new();
+    let mut add = |parts: &[&(Vec<Resize>, f64)]| {
+        let resizes: Vec<Resize> = parts.iter().flat_map(|(r, _)| r.iter().cloned()).collect();
+        if solves(&resizes) {
             let share = parts.iter().map(|(_, share)| *share).fold(0.0, f64::max);
-            let change = Change::Resize(parts.iter().map(|(r, _)| r.clone()).collect());
-            out.push(Candidate { change, share });
+            out.push(Candidate {
+                change: Change::Resize(resizes),
+                share,
+            });
         }
     };
     single.iter().for_each(|s| add(&[s]));
@@ -75,7 +103,26 @@ pub fn candidates(module: &Module<'_>, tiles: Tiles) -> Vec<Candidate> {
     if single.len() > 1 {
         add(&single.iter().collect::<Vec<_>>());
     }
-    out.extend(stored_transposed(module, &work));
+    let stored = stored_transposed(module, &work);
+    if stored.len() > 1 {
+        let share = stored.iter().map(|c| c.share).sum::<f64>().min(1.0);
+        let change = Change::Together(stored.iter().map(|c| c.change.clone()).collect());
+        out.push(Candidate { change, share });
+    }
+    out.extend(stored);
+    for (lines, weights) in merge::groups(module) {
+        let flops = weights
+            .iter()
+            .filter_map(|w| work.by_value.get(&w.index()))
+            .sum();
+        let share = work.share(flops);
+        if share >= LEAST_SHARE {
+            out.push(Candidate {
+                change: Change::MergeMatmuls { lines },
+                share,
+            });
+        }
+    }
     out
 }
 
@@ -88,7 +135,11 @@ struct Work {
 
 impl Work {
     fn of(module: &Module<'_>, dims: &Dims) -> Self {
-        let mut work = Self { total: 0.0, by_class: BTreeMap::new(), by_value: BTreeMap::new() };
+        let mut work = Self {
+            total: 0.0,
+            by_class: BTreeMap::new(),
+            by_value: BTreeMap::new(),
+        };
         for (_, op) in module.ops() {
             work.add(module, dims, op);
         }
@@ -108,18 +159,23 @@ impl Work {
             let axes = DotAxes::read(module.text, op)?;
             (axes.left_batch, axes.left_contracting)
         };
-        let elements = |t: &TensorType| {
-            t.dims.iter().try_fold(1.0, |n, d| Some(n * lossy(d.size?)))
-        };
+        let elements =
+            |t: &TensorType| t.dims.iter().try_fold(1.0, |n, d| Some(n * lossy(d.size?)));
         let depth = contracting.iter().try_fold(1.0, |n, &a| {
             Some(n * lossy(dims.size(dims.node(left, a)?)?))
         })?;
         let flops = 2.0 * elements(module.value(out).tensor.as_ref()?)? * depth;
         self.total += flops;
-        let batches: Vec<Node> =
-            batch.iter().filter_map(|&a| Some(dims.root(dims.node(left, a)?))).collect();
-        let mut classes: Vec<Node> =
-            dims.of(left).chain(dims.of(right)).map(|n| dims.root(n)).collect();
+        let batches: Vec<Node> = batch
+            .iter()
+            .filter_map(|&a| Some(dims.root(dims.node(left, a)?)))
+            .collect();
+        // A dimension that heads and head size were merged into is worked on as both.
+        let mut classes: Vec<Node> = dims.of(left).chain(dims.of(right)).collect();
+        for node in classes.clone() {
+            classes.extend(dims.parts(node));
+        }
+        classes.iter_mut().for_each(|n| *n = dims.root(*n));
         classes.sort_unstable();
         classes.dedup();
         for class in classes.into_iter().filter(|c| !batches.contains(c)) {
@@ -132,26 +188,37 @@ impl Work {
     }
 
     fn share(&self, flops: f64) -> f64 {
-        if self.total > 0.0 { flops / self.total } else { 0.0 }
+        if self.total > 0.0 {
+            flops / self.total
+        } else {
+            0.0
+        }
     }
 
-    /// Dimensions that fill no whole tile, the most worked on first.
+    /// Dimensions that fill no whole tile, with their share. Those without matmuls (an embedding's
+    /// vocabulary) have none.
     fn resizes(&self, module: &Module<'_>, dims: &Dims, tiles: Tiles) -> Vec<(Resize, f64)> {
-        let names = names(module, dims);
         let mut out = Vec::new();
-        for (&class, &flops) in &self.by_class {
-            let share = self.share(flops);
-            let Some(from) = dims.size(class).filter(|_| share >= LEAST_SHARE) else { continue };
-            let Some(dimension) = names.get(&class) else { continue };
+        for (class, dimension) in names(module, dims) {
+            let Some(from) = dims.size(class) else {
+                continue;
+            };
             let lanes = tiles.lanes.max(1);
             let to = from.saturating_add(lanes - 1) / lanes * lanes;
             let grows = lossy(to) / lossy(from);
-            // The merged dimension of heads and head size follows from its parts.
-            if to > from && grows <= MOST_GROWTH && !dims.is_product(class) {
-                out.push((Resize { dimension: dimension.clone(), from, to }, share));
+            // A dimension that is merged from others follows from them.
+            if to > from && grows <= MOST_GROWTH && dims.parts(class).is_empty() {
+                let share = self.share(self.by_class.get(&class).copied().unwrap_or(0.0));
+                out.push((
+                    Resize {
+                        dimension,
+                        from,
+                        to,
+                    },
+                    share,
+                ));
             }
         }
-        out.sort_by(|(a, x), (b, y)| y.total_cmp(x).then_with(|| a.cmp(b)));
         out
     }
 }
@@ -160,10 +227,16 @@ impl Work {
 fn names(module: &Module<'_>, dims: &Dims) -> BTreeMap<Node, Dimension> {
     let mut names = BTreeMap::new();
     let main = module.main().map(|f| f.name.as_str());
-    let (first, rest): (Vec<_>, Vec<_>) =
-        module.functions.iter().partition(|f| Some(f.name.as_str()) == main);
+    let (first, rest): (Vec<_>, Vec<_>) = module
+        .functions
+        .iter()
+        .partition(|f| Some(f.name.as_str()) == main);
     for function in first.into_iter().chain(rest) {
-        let results = function.body.ops.iter().flat_map(|&id| &module.op(id).results);
+        let results = function
+            .body
+            .ops
+            .iter()
+            .flat_map(|&id| &module.op(id).results);
         for &value in function.body.arguments.iter().chain(results) {
             for (axis, node) in dims.of(value).enumerate() {
                 names.entry(dims.root(node)).or_insert_with(|| Dimension {
@@ -181,28 +254,47 @@ fn names(module: &Module<'_>, dims: &Dims) -> BTreeMap<Node, Dimension> {
 fn stored_transposed(module: &Module<'_>, work: &Work) -> Vec<Candidate> {
     let mut out = Vec::new();
     let uses = module.uses();
-    let arguments = module.main().map(|f| f.body.arguments.as_slice()).unwrap_or_default();
+    let arguments = module
+        .main()
+        .map(|f| f.body.arguments.as_slice())
+        .unwrap_or_default();
     for (argument, value) in arguments.iter().enumerate() {
-        let Some([(reader, _)]) = uses.get(value.index()).map(Vec::as_slice) else { continue };
+        let Some([(reader, _)]) = uses.get(value.index()).map(Vec::as_slice) else {
+            continue;
+        };
         let op = module.op(*reader);
         if op.name != "stablehlo.transpose" {
             continue;
         }
-        let order = ["dims", "permutation"].iter().find_map(|k| op.integers(module.text, k));
-        let order: Vec<usize> = order.unwrap_or_default().iter().map(|n| n.index()).collect();
+        let order = ["dims", "permutation"]
+            .iter()
+            .find_map(|k| op.integers(module.text, k));
+        let order: Vec<usize> = order
+            .unwrap_or_default()
+            .iter()
+            .map(|n| n.index())
+            .collect();
         let moved: Vec<usize> = (0..order.len()).filter(|&i| order[i] != i).collect();
         let &[a, b] = moved.as_slice() else { continue };
-        let flops = op.results.first().and_then(|r| work.by_value.get(&r.index()));
+        let flops = op
+            .results
+            .first()
+            .and_then(|r| work.by_value.get(&r.index()));
         let share = work.share(flops.copied().unwrap_or(0.0));
         if share >= LEAST_SHARE {
-            out.push(Candidate { change: Change::StoreSwapped { argument, axes: (a, b) }, share });
+            out.push(Candidate {
+                change: Change::StoreSwapped {
+                    argument,
+                    axes: (a, b),
+                },
+                share,
+            });
         }
     }
     out
 }
 
 /// Counts of elements as floats: exact below 2^53, and a share needs no more.
-#[expect(clippy::cast_precision_loss, reason = "a share needs three digits")]
 fn lossy(size: i64) -> f64 {
     size as f64
 }

@@ -15,16 +15,27 @@ const INNER: &str = "@padded";
 pub(super) fn apply(module: &Module<'_>, resizes: &[Resize]) -> Result<String, WhatIfError> {
     let (dims, sizes) = resize::solve(module, resizes)?;
     let main = module.main().ok_or(WhatIfError::NoFunction)?;
-    let wrapper = Wrapper { module, dims: &dims, sizes: &sizes, main };
+    let wrapper = Wrapper {
+        module,
+        dims: &dims,
+        sizes: &sizes,
+        main,
+    };
     let outer = wrapper.write()?;
 
     let mut edits = resize::edits(module, &dims, &sizes);
     edits.replace(main.name_range.clone(), INNER);
-    let attributes = main.argument_attributes.iter().chain(&main.result_attributes);
+    let attributes = main
+        .argument_attributes
+        .iter()
+        .chain(&main.result_attributes);
     for range in attributes.flatten() {
         edits.replace(range.clone(), "");
     }
-    let head = module.text.get(main.range.start..main.name_range.start).unwrap_or("");
+    let head = module
+        .text
+        .get(main.range.start..main.name_range.start)
+        .unwrap_or("");
     if let Some(at) = head.find("public") {
         let start = main.range.start + at;
         edits.replace(start..start + "public".len(), "private");
@@ -52,8 +63,10 @@ struct Types {
 impl Wrapper<'_, '_> {
     fn write(&self) -> Result<String, WhatIfError> {
         let returned = self.module.returned(&self.main.body);
-        let results: Vec<ValueId> =
-            returned.iter().flat_map(|op| op.operands.iter().map(|o| o.value)).collect();
+        let results: Vec<ValueId> = returned
+            .iter()
+            .flat_map(|op| op.operands.iter().map(|o| o.value))
+            .collect();
         let arguments = self.types(&self.main.body.arguments)?;
         let results = self.types(&results)?;
 
@@ -72,8 +85,17 @@ impl Wrapper<'_, '_> {
         for (i, types) in arguments.iter().enumerate() {
             passed.push(write_pad(&mut out, i, types));
         }
-        let outputs = if results.len() == 1 { String::new() } else { format!(":{}", results.len()) };
-        let after = |all: &[Types]| all.iter().map(|t| t.after.as_str()).collect::<Vec<_>>().join(", ");
+        let outputs = if results.len() == 1 {
+            String::new()
+        } else {
+            format!(":{}", results.len())
+        };
+        let after = |all: &[Types]| {
+            all.iter()
+                .map(|t| t.after.as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         let _ = writeln!(
             out,
             "    %called{outputs} = call {INNER}({}) : ({}) -> ({})",
@@ -83,11 +105,20 @@ impl Wrapper<'_, '_> {
         );
         let mut sliced = Vec::new();
         for (i, types) in results.iter().enumerate() {
-            let from = if results.len() == 1 { "%called".to_owned() } else { format!("%called#{i}") };
+            let from = if results.len() == 1 {
+                "%called".to_owned()
+            } else {
+                format!("%called#{i}")
+            };
             sliced.push(write_slice(&mut out, i, &from, types));
         }
         let before: Vec<_> = results.iter().map(|t| t.before.as_str()).collect();
-        let _ = writeln!(out, "    return {} : {}\n  }}", sliced.join(", "), before.join(", "));
+        let _ = writeln!(
+            out,
+            "    return {} : {}\n  }}",
+            sliced.join(", "),
+            before.join(", ")
+        );
         out.push_str("  ");
         Ok(out)
     }
@@ -104,16 +135,32 @@ impl Wrapper<'_, '_> {
 
     fn type_of(&self, value: ValueId) -> Result<Types, WhatIfError> {
         let written = self.module.value(value);
-        let absent = || WhatIfError::Absent { what: format!("a tensor type for {}", written.name) };
+        let absent = || WhatIfError::Absent {
+            what: format!("a tensor type for {}", written.name),
+        };
         let tensor = written.tensor.as_ref().ok_or_else(absent)?;
-        let element = self.module.text.get(tensor.element.clone()).unwrap_or("").to_owned();
+        let element = self
+            .module
+            .text
+            .get(tensor.element.clone())
+            .unwrap_or("")
+            .to_owned();
         let old: Option<Vec<i64>> = tensor.dims.iter().map(|d| d.size).collect();
         let old = old.ok_or_else(absent)?;
-        let new: Option<Vec<i64>> =
-            self.dims.of(value).map(|n| self.dims.now(n, self.sizes)).collect();
+        let new: Option<Vec<i64>> = self
+            .dims
+            .of(value)
+            .map(|n| self.dims.now(n, self.sizes))
+            .collect();
         let new = new.ok_or_else(absent)?;
         let (before, after) = (write_tensor(&old, &element), write_tensor(&new, &element));
-        Ok(Types { before, after, old, new, element })
+        Ok(Types {
+            before,
+            after,
+            old,
+            new,
+            element,
+        })
     }
 }
 
@@ -138,7 +185,10 @@ fn write_pad(out: &mut String, index: usize, types: &Types) -> String {
     let zeros = list(&mut types.old.iter().map(|_| 0));
     let high = list(&mut types.new.iter().zip(&types.old).map(|(n, o)| n - o));
     let scalar = write_tensor(&[], &types.element);
-    let _ = writeln!(out, "    %zero{index} = stablehlo.constant dense<{zero}> : {scalar}");
+    let _ = writeln!(
+        out,
+        "    %zero{index} = stablehlo.constant dense<{zero}> : {scalar}"
+    );
     let _ = writeln!(
         out,
         "    %grown{index} = stablehlo.pad %arg{index}, %zero{index}, low = [{zeros}], \

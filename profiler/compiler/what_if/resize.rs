@@ -19,11 +19,17 @@ pub(super) fn solve(module: &Module<'_>, resizes: &[Resize]) -> Result<(Dims, Si
     let dims = rules::dimensions(module);
     let mut wanted = Vec::new();
     for resize in resizes {
-        let absent = || WhatIfError::Absent { what: resize.dimension.to_string() };
+        let absent = || WhatIfError::Absent {
+            what: resize.dimension.to_string(),
+        };
         let (value, found) = resize.dimension.find(module).ok_or_else(absent)?;
         if found != resize.from {
             let (dimension, expected) = (resize.dimension.clone(), resize.from);
-            return Err(WhatIfError::OtherSize { dimension, found, expected });
+            return Err(WhatIfError::OtherSize {
+                dimension,
+                found,
+                expected,
+            });
         }
         let node = dims.node(value, resize.dimension.axis).ok_or_else(absent)?;
         wanted.push((node, resize.to));

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::program::stablehlo::types::write_tensor;
-use crate::program::stablehlo::{Integer, Module, Op, ValueId};
+use crate::program::stablehlo::{Function, Integer, Module, Op, ValueId};
 
 use super::WhatIfError;
 use super::edits::Edits;
@@ -16,7 +16,9 @@ pub(super) fn apply(
     axes: (usize, usize),
 ) -> Result<String, WhatIfError> {
     let main = module.main().ok_or(WhatIfError::NoFunction)?;
-    let absent = || WhatIfError::Absent { what: format!("argument {argument}") };
+    let absent = || WhatIfError::Absent {
+        what: format!("argument {argument}"),
+    };
     let value = *main.body.arguments.get(argument).ok_or_else(absent)?;
     let tensor = module.value(value).tensor.as_ref().ok_or_else(absent)?;
     let refuse = |why| WhatIfError::Argument { argument, why };
@@ -26,13 +28,8 @@ pub(super) fn apply(
     if axes.0 == axes.1 {
         return Err(refuse("a dimension cannot be exchanged with itself"));
     }
-    let attributes = main.argument_attributes.get(argument).cloned().flatten();
-    let attributes = attributes.and_then(|r| module.text.get(r)).unwrap_or("");
-    if attributes.contains("tf.aliasing_output") {
-        return Err(refuse("a result of the old order is written into it"));
-    }
-    if attributes.contains("devices=") || attributes.contains("{\"") {
-        return Err(refuse("it is sharded by the dimensions that it has"));
+    if let Some(why) = bound(module, main, argument) {
+        return Err(refuse(why));
     }
 
     let mut edits = Edits::default();
@@ -43,9 +40,11 @@ pub(super) fn apply(
                 op.range.start <= used.tensor.range.start && used.tensor.range.end <= op.range.end
             };
             let own = op.map_or_else(|| used.tensor.range == tensor.range, inside);
-            if let (true, Some(x), Some(y)) =
-                (own, used.tensor.dims.get(axes.0), used.tensor.dims.get(axes.1))
-            {
+            if let (true, Some(x), Some(y)) = (
+                own,
+                used.tensor.dims.get(axes.0),
+                used.tensor.dims.get(axes.1),
+            ) {
                 edits.replace(x.range.clone(), written(&b.range));
                 edits.replace(y.range.clone(), written(&a.range));
             }
@@ -81,6 +80,17 @@ pub(super) fn apply(
     Ok(edits.apply(module.text))
 }
 
+/// Why an argument must keep its shape.
+pub(super) fn bound(module: &Module<'_>, main: &Function, argument: usize) -> Option<&'static str> {
+    let attributes = main.argument_attributes.get(argument).cloned().flatten();
+    let attributes = attributes.and_then(|r| module.text.get(r)).unwrap_or("");
+    if attributes.contains("tf.aliasing_output") {
+        return Some("a result of the old order is written into it");
+    }
+    let sharded = attributes.contains("devices=") || attributes.contains("{\"");
+    sharded.then_some("it is sharded by the dimensions that it has")
+}
+
 /// What to change in `op` so that it reads operand `index` with `axes` exchanged; `None` when it
 /// cannot.
 fn tell(
@@ -95,11 +105,18 @@ fn tell(
         _ => axis,
     };
     let exchanged = |list: Vec<Integer>| {
-        list.into_iter().map(|n| { let new = exchange(n.index()); (n, new) }).collect::<Vec<_>>()
+        list.into_iter()
+            .map(|n| {
+                let new = exchange(n.index());
+                (n, new)
+            })
+            .collect::<Vec<_>>()
     };
     match op.name.as_str() {
         "stablehlo.transpose" => {
-            let list = ["dims", "permutation"].iter().find_map(|k| op.integers(module.text, k))?;
+            let list = ["dims", "permutation"]
+                .iter()
+                .find_map(|k| op.integers(module.text, k))?;
             Some(exchanged(list))
         }
         "stablehlo.dot_general" => {
@@ -125,7 +142,9 @@ fn tell(
             let side = if index == 0 { "lhs" } else { "rhs" };
             for role in ["batching", "contracting"] {
                 let key = format!("{side}_{role}_dimensions");
-                numbers.extend(exchanged(op.integers(module.text, &key).unwrap_or_default()));
+                numbers.extend(exchanged(
+                    op.integers(module.text, &key).unwrap_or_default(),
+                ));
             }
             Some(numbers)
         }

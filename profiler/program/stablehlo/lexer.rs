@@ -78,7 +78,12 @@ pub fn tokens(text: &str) -> Vec<Token> {
             _ => {}
         }
         let (kind, end) = token(bytes, at);
-        out.push(Token { kind, start: at, end, first_of_line });
+        out.push(Token {
+            kind,
+            start: at,
+            end,
+            first_of_line,
+        });
         first_of_line = false;
         at = end;
     }
@@ -88,7 +93,10 @@ pub fn tokens(text: &str) -> Vec<Token> {
 fn token(bytes: &[u8], at: usize) -> (Kind, usize) {
     let next = bytes.get(at + 1).copied();
     match bytes[at] {
-        b'%' => (Kind::Value, find(bytes, at + 1, |b| !is_name(b) && b != b'#')),
+        b'%' => (
+            Kind::Value,
+            find(bytes, at + 1, |b| !is_name(b) && b != b'#'),
+        ),
         b'@' if next == Some(b'"') => (Kind::Symbol, quoted(bytes, at + 1)),
         b'@' => (Kind::Symbol, find(bytes, at + 1, |b| !is_name(b))),
         b'^' => (Kind::Label, find(bytes, at + 1, |b| !is_name(b))),
@@ -107,13 +115,19 @@ fn token(bytes: &[u8], at: usize) -> (Kind, usize) {
             }
         }
         // A multi-byte character is one token, so that no range splits it.
-        b if b >= 0x80 => (Kind::Mark(b), find(bytes, at + 1, |b| !(0x80..0xC0).contains(&b))),
+        b if b >= 0x80 => (
+            Kind::Mark(b),
+            find(bytes, at + 1, |b| !(0x80..0xC0).contains(&b)),
+        ),
         b => (Kind::Mark(b), at + 1),
     }
 }
 
 fn find(bytes: &[u8], from: usize, stop: impl Fn(u8) -> bool) -> usize {
-    bytes[from.min(bytes.len())..].iter().position(|&b| stop(b)).map_or(bytes.len(), |i| from + i)
+    bytes[from.min(bytes.len())..]
+        .iter()
+        .position(|&b| stop(b))
+        .map_or(bytes.len(), |i| from + i)
 }
 
 /// The byte after the quote that closes the one at `at`.
@@ -173,7 +187,10 @@ mod tests {
     use super::*;
 
     fn texts(text: &str) -> Vec<(Kind, &str)> {
-        tokens(text).into_iter().map(|t| (t.kind, &text[t.range()])).collect()
+        tokens(text)
+            .into_iter()
+            .map(|t| (t.kind, &text[t.range()]))
+            .collect()
     }
 
     #[test]

@@ -57,7 +57,11 @@ impl Module<'_> {
     /// The value called `name` in `function`, outside of its regions.
     #[must_use]
     pub fn named(&self, function: &Function, name: &str) -> Option<ValueId> {
-        let results = function.body.ops.iter().flat_map(|&id| self.op(id).results.iter());
+        let results = function
+            .body
+            .ops
+            .iter()
+            .flat_map(|&id| self.op(id).results.iter());
         let mut all = function.body.arguments.iter().chain(results).copied();
         all.find(|&v| self.value(v).name == name)
     }
@@ -88,7 +92,11 @@ impl Module<'_> {
     /// What `function` returns, by its last operation.
     #[must_use]
     pub fn returned(&self, block: &Block) -> Option<&Op> {
-        block.ops.last().map(|&id| self.op(id)).filter(|op| op.short_name() == "return")
+        block
+            .ops
+            .last()
+            .map(|&id| self.op(id))
+            .filter(|op| op.short_name() == "return")
     }
 
     /// How often each value is read.

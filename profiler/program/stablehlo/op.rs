@@ -86,7 +86,9 @@ impl Op {
     /// The operation without its dialect: `add` of `stablehlo.add`.
     #[must_use]
     pub fn short_name(&self) -> &str {
-        self.name.split_once('.').map_or(&self.name, |(_, short)| short)
+        self.name
+            .split_once('.')
+            .map_or(&self.name, |(_, short)| short)
     }
 
     /// The value of operand `index`.
@@ -107,14 +109,22 @@ impl Op {
     pub fn integer_pair(&self, text: &str, key: &str) -> Option<(Vec<Integer>, Vec<Integer>)> {
         let from = self.attribute(text, key)?;
         let first = self.integers_from(text, from)?;
-        let by = from + self.header.get(from..)?.iter().position(|t| is_word(text, t, "x"))?;
+        let by = from
+            + self
+                .header
+                .get(from..)?
+                .iter()
+                .position(|t| is_word(text, t, "x"))?;
         Some((first, self.integers_from(text, by + 1)?))
     }
 
     /// The lists of pretty `slice %x [0:4, 0:1023:2]`: start, limit and stride for each dimension.
     #[must_use]
     pub fn slice_bounds(&self, text: &str) -> Option<Vec<[Option<Integer>; 3]>> {
-        let open = self.header.iter().position(|t| t.kind == Kind::Mark(b'['))?;
+        let open = self
+            .header
+            .iter()
+            .position(|t| t.kind == Kind::Mark(b'['))?;
         let mut out = Vec::new();
         let (mut bounds, mut next) = ([None, None, None], 0);
         for token in self.header.get(open + 1..)? {
@@ -139,9 +149,10 @@ impl Op {
 
     /// The token after `=` of attribute `key`.
     fn attribute(&self, text: &str, key: &str) -> Option<usize> {
-        let at = self.header.windows(2).position(|pair| {
-            is_word(text, &pair[0], key) && pair[1].kind == Kind::Mark(b'=')
-        })?;
+        let at = self
+            .header
+            .windows(2)
+            .position(|pair| is_word(text, &pair[0], key) && pair[1].kind == Kind::Mark(b'='))?;
         Some(at + 2)
     }
 
@@ -155,7 +166,10 @@ impl Op {
             _ => return None,
         };
         let inside = tokens.iter().take_while(|t| t.kind != Kind::Mark(close));
-        inside.filter(|t| t.kind == Kind::Number).map(|t| integer(text, t)).collect()
+        inside
+            .filter(|t| t.kind == Kind::Number)
+            .map(|t| integer(text, t))
+            .collect()
     }
 }
 
@@ -178,7 +192,10 @@ impl Integer {
 
 fn integer(text: &str, token: &Token) -> Option<Integer> {
     let value = text.get(token.range())?.parse().ok()?;
-    Some(Integer { value, range: token.range() })
+    Some(Integer {
+        value,
+        range: token.range(),
+    })
 }
 
 pub(crate) fn is_word(text: &str, token: &Token, word: &str) -> bool {

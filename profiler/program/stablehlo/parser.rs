@@ -10,6 +10,7 @@ use std::ops::Range;
 use super::lexer::{Kind, Token, tokens};
 use super::module::{Function, Module};
 use super::op::{Block, Op, OpId, Operand, TypeUse, Value, ValueId, is_word};
+use super::signature::{signature_colon, signature_types};
 use super::types::TensorType;
 
 /// Regions nested deeper than this are skipped: no compiler writes them.
@@ -19,10 +20,22 @@ const MAX_DEPTH: usize = 64;
 #[must_use]
 pub fn parse(text: &str) -> Module<'_> {
     let tokens = tokens(text);
-    let module =
-        Module { text, functions: Vec::new(), ops: Vec::new(), values: Vec::new(), type_uses: Vec::new() };
-    let mut parser =
-        Parser { text, tokens, at: 0, module, scope: HashMap::new(), line: 1, line_at: 0 };
+    let module = Module {
+        text,
+        functions: Vec::new(),
+        ops: Vec::new(),
+        values: Vec::new(),
+        type_uses: Vec::new(),
+    };
+    let mut parser = Parser {
+        text,
+        tokens,
+        at: 0,
+        module,
+        scope: HashMap::new(),
+        line: 1,
+        line_at: 0,
+    };
     while let Some(token) = parser.peek() {
         if is_word(text, &token, "func.func") {
             parser.function();
@@ -69,7 +82,9 @@ impl<'t> Parser<'t> {
         while self.peek().is_some_and(|t| t.kind == Kind::Word) {
             self.at += 1;
         }
-        let Some(name) = self.peek().filter(|t| t.kind == Kind::Symbol) else { return };
+        let Some(name) = self.peek().filter(|t| t.kind == Kind::Symbol) else {
+            return;
+        };
         self.at += 1;
         let (arguments, argument_attributes) = self.signature_arguments();
         let (results, result_attributes) = self.signature_results();
@@ -85,7 +100,10 @@ impl<'t> Parser<'t> {
         }
         let mut body = self.region(0);
         body.arguments = arguments;
-        let end = self.tokens.get(self.at.wrapping_sub(1)).map_or(self.text.len(), |t| t.end);
+        let end = self
+            .tokens
+            .get(self.at.wrapping_sub(1))
+            .map_or(self.text.len(), |t| t.end);
         self.result_types(&body, &results);
         self.module.functions.push(Function {
             name: self.str(&name).to_owned(),
@@ -99,7 +117,9 @@ impl<'t> Parser<'t> {
 
     /// The types in a function's signature belong to what it returns.
     fn result_types(&mut self, body: &Block, results: &[Token]) {
-        let Some(returned) = self.module.returned(body) else { return };
+        let Some(returned) = self.module.returned(body) else {
+            return;
+        };
         let values: Vec<_> = returned.operands.iter().map(|o| o.value).collect();
         if values.len() == results.len() {
             for (value, token) in values.into_iter().zip(results) {
@@ -170,7 +190,10 @@ impl<'t> Parser<'t> {
     fn attributes_into(&mut self, attributes: &mut [Option<Range<usize>>]) {
         let start = self.tokens[self.at].start;
         self.skip_balanced();
-        let end = self.tokens.get(self.at.wrapping_sub(1)).map_or(start, |t| t.end);
+        let end = self
+            .tokens
+            .get(self.at.wrapping_sub(1))
+            .map_or(start, |t| t.end);
         if let Some(last) = attributes.last_mut() {
             *last = Some(start..end);
         }
@@ -196,7 +219,9 @@ impl<'t> Parser<'t> {
 
     /// Whether the brace at `index` opens operations rather than attributes.
     fn is_region(&self, index: usize) -> bool {
-        let Some(first) = self.tokens.get(index + 1) else { return false };
+        let Some(first) = self.tokens.get(index + 1) else {
+            return false;
+        };
         let after = self.kind_at(index + 2);
         match first.kind {
             Kind::Value | Kind::Label => true,
@@ -214,7 +239,9 @@ impl<'t> Parser<'t> {
 
     /// Whether an operation begins at `index`, which begins a line.
     fn begins_op(&self, index: usize) -> bool {
-        let Some(token) = self.tokens.get(index) else { return true };
+        let Some(token) = self.tokens.get(index) else {
+            return true;
+        };
         match token.kind {
             Kind::Value => true,
             Kind::Text => self.kind_at(index + 1) == Some(Kind::Mark(b'(')),
@@ -259,17 +286,7 @@ impl<'t> Parser<'t> {
         if !self.peek_is(b'(') {
             return;
         }
-        while let Some(token) = self.peek() {
-            self.at += 1;
-            match token.kind {
-                Kind::Value => {
-                    let argument = self.block_argument(&token);
-                    block.arguments.push(argument);
-                }
-                Kind::Mark(b')') => return,
-                _ => {}
-            }
-        }
+        block.arguments = self.signature_arguments().0;
     }
 
     /// Defines the argument at `token`, whose type follows a colon.
@@ -286,7 +303,11 @@ impl<'t> Parser<'t> {
 
     fn define(&mut self, name: String, maker: Option<OpId>) -> ValueId {
         let id = ValueId(self.module.values.len());
-        self.module.values.push(Value { name: name.clone(), tensor: None, maker });
+        self.module.values.push(Value {
+            name: name.clone(),
+            tensor: None,
+            maker,
+        });
         self.scope.insert(name, id);
         id
     }
@@ -295,7 +316,9 @@ impl<'t> Parser<'t> {
         if token.kind != Kind::Tensor {
             return;
         }
-        let Some(tensor) = TensorType::read(self.text, token.range()) else { return };
+        let Some(tensor) = TensorType::read(self.text, token.range()) else {
+            return;
+        };
         let known = &mut self.module.values[value.0].tensor;
         if known.is_none() {
             *known = Some(tensor.clone());
@@ -304,7 +327,11 @@ impl<'t> Parser<'t> {
     }
 
     fn line_of(&mut self, byte: usize) -> usize {
-        let between = self.text.as_bytes().get(self.line_at..byte).unwrap_or_default();
+        let between = self
+            .text
+            .as_bytes()
+            .get(self.line_at..byte)
+            .unwrap_or_default();
         self.line += between.iter().filter(|&&b| b == b'\n').count();
         self.line_at = self.line_at.max(byte);
         self.line
@@ -314,23 +341,38 @@ impl<'t> Parser<'t> {
         let start = self.tokens[self.at].start;
         let line = self.line_of(start);
         let results = self.result_names();
-        let name = self.peek().map_or("", |t| self.str(&t)).trim_matches('"').to_owned();
+        let name = self
+            .peek()
+            .map_or("", |t| self.str(&t))
+            .trim_matches('"')
+            .to_owned();
         self.at += 1;
         let (header, regions) = self.op_body(depth);
-        let end = self.tokens.get(self.at.wrapping_sub(1)).map_or(start, |t| t.end);
+        let end = self
+            .tokens
+            .get(self.at.wrapping_sub(1))
+            .map_or(start, |t| t.end);
 
         let colon = signature_colon(&header);
-        let callee = header.iter().find(|t| t.kind == Kind::Symbol).map(|t| self.str(t).to_owned());
+        let callee = header
+            .iter()
+            .find(|t| t.kind == Kind::Symbol)
+            .map(|t| self.str(t).to_owned());
         let callee = callee.filter(|_| matches!(name.as_str(), "call" | "func.call"));
         let mut operands = self.operands(header.get(..colon).unwrap_or(&header));
         if name == "stablehlo.reduce" && header.iter().any(|t| is_word(self.text, t, "init")) {
             // Printed as pairs of input and initial value; the types list inputs first.
-            let (inputs, inits): (Vec<_>, Vec<_>) =
-                operands.into_iter().enumerate().partition(|(i, _)| i % 2 == 0);
+            let (inputs, inits): (Vec<_>, Vec<_>) = operands
+                .into_iter()
+                .enumerate()
+                .partition(|(i, _)| i % 2 == 0);
             operands = inputs.into_iter().chain(inits).map(|(_, o)| o).collect();
         }
         let id = OpId(self.module.ops.len());
-        let results: Vec<_> = results.into_iter().map(|n| self.define(n, Some(id))).collect();
+        let results: Vec<_> = results
+            .into_iter()
+            .map(|n| self.define(n, Some(id)))
+            .collect();
         let mut op = Op {
             name,
             line,
@@ -360,7 +402,9 @@ impl<'t> Parser<'t> {
                         let count = self.peek().and_then(|t| self.str(&t).parse::<usize>().ok());
                         self.at += 1;
                         // A count from a file: no more results than a text could use.
-                        names.extend((0..count.unwrap_or(1).min(65_536)).map(|i| format!("{name}#{i}")));
+                        names.extend(
+                            (0..count.unwrap_or(1).min(65_536)).map(|i| format!("{name}#{i}")),
+                        );
                     } else {
                         names.push(name);
                     }
@@ -413,7 +457,10 @@ impl<'t> Parser<'t> {
     /// `while(%iterArg = %0, …)` and `reducer(%a: tensor<f32>, %b: tensor<f32>)`.
     fn own_arguments(&mut self, header: &[Token]) -> Vec<ValueId> {
         let mut out = Vec::new();
-        let types = signature_types(self.text, header.get(signature_colon(header)..).unwrap_or_default());
+        let types = signature_types(
+            self.text,
+            header.get(signature_colon(header)..).unwrap_or_default(),
+        );
         for pair in header.windows(2) {
             if pair[0].kind != Kind::Value {
                 continue;
@@ -445,7 +492,10 @@ impl<'t> Parser<'t> {
                 && !defines
                 && let Some(&value) = self.scope.get(self.str(token))
             {
-                out.push(Operand { value, range: token.range() });
+                out.push(Operand {
+                    value,
+                    range: token.range(),
+                });
             }
         }
         out
@@ -474,12 +524,13 @@ impl<'t> Parser<'t> {
             (2, "select") => {
                 let first = operands.first().copied();
                 let last = op.results.first().copied();
-                first.zip(last).is_some_and(|(first, last)| assign(&[first, last], &left))
+                first
+                    .zip(last)
+                    .is_some_and(|(first, last)| assign(&[first, last], &left))
             }
             (n, "return" | "optimization_barrier" | "while") if n == operands.len() => {
                 for (value, token) in op.results.iter().zip(&left) {
-                    if let Some(tensor) =
-                        token.and_then(|t| TensorType::read(self.text, t.range()))
+                    if let Some(tensor) = token.and_then(|t| TensorType::read(self.text, t.range()))
                     {
                         self.module.values[value.0].tensor.get_or_insert(tensor);
                     }
@@ -500,54 +551,4 @@ impl<'t> Parser<'t> {
             _ => false,
         }
     }
-}
-
-/// Index of the colon before an operation's types, else the number of its tokens.
-fn signature_colon(header: &[Token]) -> usize {
-    let mut depth = 0_usize;
-    let mut found = header.len();
-    for (i, token) in header.iter().enumerate() {
-        match token.kind {
-            Kind::Mark(b'(' | b'[' | b'{' | b'<') => depth += 1,
-            Kind::Mark(b')' | b']' | b'}' | b'>') => depth = depth.saturating_sub(1),
-            Kind::Mark(b':') if depth == 0 => found = i,
-            _ => {}
-        }
-    }
-    found
-}
-
-type Types = Vec<Option<Token>>;
-
-/// The types after the colon at the front: those before and those after the arrow. A type that is
-/// no tensor is `None`.
-fn signature_types(text: &str, tokens: &[Token]) -> (Types, Option<Types>) {
-    let (mut left, mut right): (Types, Option<Types>) = (Vec::new(), None);
-    let (mut parens, mut others) = (0_usize, 0_usize);
-    for token in tokens.iter().skip(1) {
-        let side = right.as_mut().unwrap_or(&mut left);
-        match token.kind {
-            Kind::Tensor if others == 0 => side.push(Some(*token)),
-            Kind::Arrow => right = Some(Vec::new()),
-            Kind::Mark(b'(') => parens += 1,
-            Kind::Mark(b')') if parens == 0 => break,
-            Kind::Mark(b')') => parens -= 1,
-            Kind::Mark(b'<') => others += 1,
-            Kind::Mark(b'>') => others = others.saturating_sub(1),
-            Kind::Mark(b',') => {}
-            _ if others > 0 => {}
-            // `!stablehlo.token`, `tuple<…>`: a type; `reducer`, `loc`, `cond`: the end.
-            Kind::Word if is_type(text, token) => side.push(None),
-            _ => break,
-        }
-    }
-    (left, right)
-}
-
-fn is_type(text: &str, token: &Token) -> bool {
-    let word = text.get(token.range()).unwrap_or("");
-    let number = |w: &str| !w.is_empty() && w.bytes().all(|b| b.is_ascii_digit());
-    word.starts_with('!')
-        || matches!(word, "tuple" | "memref" | "vector" | "index" | "none" | "bf16")
-        || ["i", "f", "ui", "si"].iter().any(|p| word.strip_prefix(p).is_some_and(number))
 }

@@ -22,7 +22,7 @@ module @jit_f attributes {mhlo.num_partitions = 1 : i32} {
     }
     %3 = "stablehlo.broadcast_in_dim"(%2) <{broadcast_dimensions = array<i64: 0>}> : (tensor<4xf32>) -> tensor<4x3xf32>
     %4:2 = "stablehlo.sort"(%3, %1#1) <{dimension = 1 : i64}> ({
-    ^bb0(%arg2: tensor<f32>, %arg3: tensor<f32>, %arg4: tensor<f32>, %arg5: tensor<f32>):
+    ^bb0(%arg2: tensor<f32> loc("a"), %arg3: tensor<f32>, %arg4: tensor<f32>, %arg5: tensor<f32>):
       %5 = stablehlo.compare LT, %arg2, %arg3 : (tensor<f32>, tensor<f32>) -> tensor<i1>
       stablehlo.return %5 : tensor<i1>
     }) : (tensor<4x3xf32>, tensor<4x3xf32>) -> (tensor<4x3xf32>, tensor<4x3xf32>)
@@ -35,11 +35,18 @@ module @jit_f attributes {mhlo.num_partitions = 1 : i32} {
 "#;
 
 fn op<'m>(module: &'m Module<'_>, name: &str) -> &'m Op {
-    module.ops().find(|(_, op)| op.name == name).map(|(_, op)| op).unwrap()
+    module
+        .ops()
+        .find(|(_, op)| op.name == name)
+        .map(|(_, op)| op)
+        .unwrap()
 }
 
 fn names(module: &Module<'_>, op: &Op) -> Vec<String> {
-    op.operands.iter().map(|o| module.value(o.value).name.clone()).collect()
+    op.operands
+        .iter()
+        .map(|o| module.value(o.value).name.clone())
+        .collect()
 }
 
 #[test]
@@ -58,7 +65,11 @@ fn functions_have_arguments_attributes_and_results() {
 #[test]
 fn every_operation_is_read_with_its_types() {
     let module = parse(PROGRAM);
-    let untyped: Vec<_> = module.ops().filter(|(_, op)| !op.typed).map(|(_, op)| &op.name).collect();
+    let untyped: Vec<_> = module
+        .ops()
+        .filter(|(_, op)| !op.typed)
+        .map(|(_, op)| &op.name)
+        .collect();
     assert!(untyped.is_empty(), "{untyped:?}");
     for value in &module.values {
         assert!(value.tensor.is_some(), "{} has no type", value.name);
@@ -73,7 +84,10 @@ fn lists_of_attributes_keep_their_places() {
     assert_eq!((left[0].value, right[0].value), (1, 0));
     assert_eq!(&PROGRAM[left[0].range.clone()], "1");
     let broadcast = op(&module, "stablehlo.broadcast_in_dim");
-    assert_eq!(broadcast.integers(PROGRAM, "broadcast_dimensions").unwrap()[0].value, 0);
+    assert_eq!(
+        broadcast.integers(PROGRAM, "broadcast_dimensions").unwrap()[0].value,
+        0
+    );
     let sort = op(&module, "stablehlo.sort");
     assert_eq!(sort.integers(PROGRAM, "dimension").unwrap()[0].value, 1);
 }
@@ -102,6 +116,9 @@ fn broken_text_is_read_as_far_as_it_goes() {
     }
     let deep = "{".repeat(100_000);
     assert!(parse(&deep).functions.is_empty());
-    let nested = format!("func.func @f() {{ {}", "%0 = a.b ({ %1 = a.b() ".repeat(10_000));
+    let nested = format!(
+        "func.func @f() {{ {}",
+        "%0 = a.b ({ %1 = a.b() ".repeat(10_000)
+    );
     assert!(parse(&nested).functions.len() <= 1);
 }

@@ -26,7 +26,10 @@ impl TensorType {
     /// Reads the type whose bytes are `range` of `text`.
     #[must_use]
     pub fn read(text: &str, range: Range<usize>) -> Option<Self> {
-        let inner = text.get(range.clone())?.strip_prefix("tensor<")?.strip_suffix('>')?;
+        let inner = text
+            .get(range.clone())?
+            .strip_prefix("tensor<")?
+            .strip_suffix('>')?;
         let mut at = range.start + "tensor<".len();
         let mut dims = Vec::new();
         let mut rest = inner;
@@ -38,12 +41,19 @@ impl TensorType {
                 }
                 _ => break,
             };
-            dims.push(Dim { size, range: at..at + head.len() });
+            dims.push(Dim {
+                size,
+                range: at..at + head.len(),
+            });
             at += head.len() + 1;
             rest = tail;
         }
         let element = rest.split(',').next().unwrap_or(rest).trim_end();
-        (!element.is_empty()).then(|| Self { dims, element: at..at + element.len(), range })
+        (!element.is_empty()).then(|| Self {
+            dims,
+            element: at..at + element.len(),
+            range,
+        })
     }
 
     /// Number of dimensions.
@@ -102,7 +112,12 @@ mod tests {
 
     #[test]
     fn what_is_no_tensor_is_none() {
-        for text in ["tensor<>", "tensor<4xf32", "vector<4xf32>", "tensor<99999999999999999999xf32>"] {
+        for text in [
+            "tensor<>",
+            "tensor<4xf32",
+            "vector<4xf32>",
+            "tensor<99999999999999999999xf32>",
+        ] {
             assert_eq!(read(text), None, "{text}");
         }
     }
