@@ -15,6 +15,7 @@ pub mod evidence;
 pub mod intervals;
 pub mod memory;
 pub mod note;
+pub mod parity;
 pub mod program;
 pub mod roofline_session;
 pub mod session;
