@@ -9,6 +9,7 @@ pub mod input;
 pub mod memory;
 pub mod ops;
 pub mod output;
+pub mod parity;
 pub mod predict;
 pub mod rules;
 pub mod steps;
@@ -47,6 +48,8 @@ enum Command {
     Rules(rules::Args),
     /// Predict how a program will run on a TPU: compile it, no TPU needed.
     Predict(predict::Args),
+    /// Check that a changed program computes the same numbers: no TPU needed.
+    Parity(parity::Args),
     /// List what programs can be compiled for.
     Targets(targets::Args),
     /// Check what this machine has: Python, the TPU compiler; fetch the latter.
@@ -117,6 +120,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Rules(args) => rules::run(&args),
         Command::Predict(args) => predict::run(&args),
+        Command::Parity(args) => parity::run(&args),
         Command::Targets(args) => targets::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::CompileWorker(args) => compile_worker::run(&args),

@@ -15,5 +15,6 @@ pub mod options;
 pub mod pjrt;
 pub mod program_file;
 pub mod protocol;
+pub mod run;
 pub mod target;
 pub mod worker;

@@ -168,7 +168,7 @@ pub enum CheckError<E: std::error::Error + 'static> {
 ///
 /// # Errors
 /// When one of them cannot be read or run. That they have different signatures is a verdict.
-pub fn check<R: Runner>(
+pub fn check<R: Runner + ?Sized>(
     a: &str,
     b: &str,
     options: Options,
@@ -237,7 +237,7 @@ struct Ran {
 }
 
 impl Programs {
-    fn load<R: Runner>(
+    fn load<R: Runner + ?Sized>(
         a: &str,
         b: &str,
         results: usize,
@@ -263,7 +263,7 @@ impl Programs {
         })
     }
 
-    fn run<R: Runner>(
+    fn run<R: Runner + ?Sized>(
         &self,
         runner: &mut R,
         arguments: &[Tensor],
