@@ -72,7 +72,6 @@ pub fn what_if(path: &Path, args: &CompileArgs, limit: usize) -> Result<WhatIf> 
     let facts = knowledge::chips::chip(args.target.generation);
     let tiles = Tiles {
         lanes: i64::from(facts.lanes.value),
-        sublanes: i64::from(facts.sublanes.value),
     };
     let mut wanted = candidates(&stablehlo::parse(&text), tiles);
     let left_out = wanted.len().saturating_sub(limit);

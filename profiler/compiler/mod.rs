@@ -26,6 +26,7 @@ pub mod protocol;
 pub mod ratio;
 pub mod recalibrate;
 pub mod roofline;
+pub mod run;
 pub mod sharding;
 pub mod target;
 pub mod what_if;
