@@ -1,16 +1,20 @@
 //! A program file and a target become a predicted session.
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use profiler::chip::ChipFacts;
 use profiler::compiler::calibrated::Calibrated;
 use profiler::compiler::calibration::Calibration;
 use profiler::compiler::compiled::Compiled;
 use profiler::compiler::cost_model::CostModel;
 use profiler::compiler::cost_model::program_price::{ProgramPrice, RatioBand};
 use profiler::compiler::ici::{Ici, Topology};
+use profiler::compiler::llo::score::{Pricing, Score, score};
+use profiler::compiler::llo::{KernelSchedule, Memory, Setting};
 use profiler::compiler::options::CompileOptions;
 use profiler::compiler::predicted_session::Settings;
 use profiler::compiler::program_file::{ProgramFile, ProgramKind};
@@ -18,6 +22,7 @@ use profiler::compiler::target::Target;
 use profiler::diff::{Diff, without_layout};
 use profiler::note::Notes;
 use profiler::prediction::{Band, Provenance};
+use profiler::program::cost;
 use profiler::program::shape::MemorySpace;
 use profiler::program::{Program, parse_module, read_hlo_proto};
 use profiler::session::{Format, Input, Session, SessionProgram};
@@ -74,6 +79,8 @@ pub struct Scheduled {
     pub notes: Notes,
     /// The schedule as bytes; empty where it was text.
     pub hlo: Vec<u8>,
+    /// Final schedules of its kernels, where it has some and the compiler lists them.
+    pub kernels: Vec<KernelSchedule>,
 }
 
 /// The compiler, looked for when it is needed first: what is compiled already needs none.
@@ -162,6 +169,7 @@ pub fn schedule_file(
                 ProgramKind::HloProto => file.code,
                 _ => Vec::new(),
             },
+            kernels: Vec::new(),
         });
     }
     let options = options(&file, args).with_context(|| path.display().to_string())?;
@@ -173,7 +181,7 @@ pub fn schedule_file(
         outcome => outcome.with_context(|| shown.to_string())?,
     };
     let hlo = std::mem::take(&mut compiled.hlo);
-    let (mut program, notes) = read_hlo_proto(&hlo);
+    let (mut program, mut notes) = read_hlo_proto(&hlo);
     // Groups of all devices are written without saying how many these are.
     program
         .num_partitions
@@ -181,15 +189,74 @@ pub fn schedule_file(
     program
         .replica_count
         .get_or_insert(u64::from(options.replicas));
+    let kernels = match kernels(&file, &program, args, &options, compiler.get()?) {
+        Ok((kernels, more)) => {
+            notes.merge(more);
+            kernels
+        }
+        Err(error) => {
+            notes.info(
+                "no-kernel-schedules",
+                format!("kernels are priced by their declared work alone: {error}"),
+            );
+            Vec::new()
+        }
+    };
     Ok(Scheduled {
         path: path.to_owned(),
         kind: file.kind,
         stored_bytes,
+        kernels,
         compiled: Some(compiled),
         program,
         notes,
         hlo,
     })
+}
+
+/// Programs with more instructions take too long to list.
+const MAX_LISTED: usize = 2000;
+
+/// The final schedules of a small program's custom kernels.
+fn kernels(
+    file: &ProgramFile,
+    program: &Program,
+    args: &CompileArgs,
+    options: &CompileOptions,
+    compiler: &Compiler,
+) -> Result<(Vec<KernelSchedule>, Notes), CompileError> {
+    let has_kernel = program
+        .ops()
+        .any(|(_, op)| op.attributes.custom_call_target == "tpu_custom_call");
+    let facts = knowledge::chips::chip(args.target.generation);
+    match Memory::of(facts) {
+        Some(memory) if has_kernel && program.len() <= MAX_LISTED => {
+            let setting = Setting::new(memory);
+            compiler.kernel_schedules(file, &args.target, options, &setting)
+        }
+        _ => Ok((Vec::new(), Notes::default())),
+    }
+}
+
+/// Scores of kernels by instruction.
+fn scores(
+    kernels: &[KernelSchedule],
+    program: &Program,
+    facts: &ChipFacts,
+) -> BTreeMap<String, Score> {
+    let Some(pricing) = Pricing::of(facts) else {
+        return BTreeMap::new();
+    };
+    let mut costs = cost::CostModel::new(program);
+    kernels
+        .iter()
+        .filter_map(|schedule| {
+            let op = program.find(&schedule.instruction)?;
+            let bytes = costs.cost(op).traffic.hbm().total_padded().0;
+            let score = score(schedule, &pricing, Some(bytes));
+            Some((schedule.instruction.clone(), score))
+        })
+        .collect()
 }
 
 /// A compiled program with its predicted session.
@@ -201,6 +268,8 @@ pub struct Predicted {
     pub compiled: Option<Compiled>,
     /// The schedule as bytes; empty where it was text.
     pub hlo: Vec<u8>,
+    /// Final schedules of its kernels, where the compiler lists them.
+    pub kernels: Vec<KernelSchedule>,
     /// Its time on the device by kinds of operation, collectives apart: what the error band of a
     /// comparison is made from.
     pub device: ProgramPrice,
@@ -225,6 +294,7 @@ pub fn predict(scheduled: Scheduled, target: &Target) -> Predicted {
         program,
         notes,
         hlo,
+        kernels,
     } = scheduled;
     let facts = knowledge::chips::chip(target.generation);
     let calibration = calibration(target, compiled.as_ref());
@@ -237,6 +307,7 @@ pub fn predict(scheduled: Scheduled, target: &Target) -> Predicted {
             knowledge::ici::calibration(target.generation),
             Topology::new(facts, &grid),
         ),
+        kernels: scores(&kernels, &program, facts),
     };
     let device = CostModel::new(&program, facts, &calibration).total();
     let settings = Settings {
@@ -278,6 +349,7 @@ pub fn predict(scheduled: Scheduled, target: &Target) -> Predicted {
         compiled,
         hlo,
         device,
+        kernels,
     }
 }
 
