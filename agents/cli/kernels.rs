@@ -1,12 +1,12 @@
 //! `tpu-tune kernels`: custom kernels scored from the compiler's final schedule, and ranked.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use profiler::compiler::llo::score::{Pricing, Score, rank, score};
 use profiler::compiler::llo::{KernelSchedule, Memory, Setting, Unit};
 use profiler::program::cost;
-use profiler::units::{Picos, percent};
+use profiler::units::percent;
 use serde_json::json;
 
 use crate::cli::{TableFormat, output};
@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> Result<u8> {
             schedule(path, &args.compile, &compiler)?,
             &args.compile.target,
         );
-        let found = kernels(&predicted, &pricing, path.display().to_string());
+        let found = kernels(&predicted, &pricing, name(path));
         if found.is_empty() {
             let notes = predicted.session.notes.iter().map(|note| note.message);
             let why: Vec<String> = notes.filter(|note| note.contains("kernels")).collect();
@@ -97,6 +97,13 @@ pub fn run(args: &Args) -> Result<u8> {
     Ok(exit::OK)
 }
 
+/// The file's name up to its first dot.
+fn name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.split('.').next().unwrap_or(&name);
+    stem.to_owned()
+}
+
 fn kernels(predicted: &Predicted, pricing: &Pricing, program: String) -> Vec<Scored> {
     let Some(of) = predicted.session.programs.first() else {
         return Vec::new();
@@ -129,9 +136,7 @@ fn page(scored: &[Scored], place: impl Fn(usize) -> usize) -> Page {
     let mut table = Table::new([
         ("place", Align::Right),
         ("program", Align::Left),
-        ("kernel", Align::Left),
         ("score", Align::Right),
-        ("band", Align::Right),
         ("cycles", Align::Right),
         ("waiting", Align::Right),
         ("spills", Align::Right),
@@ -146,13 +151,10 @@ fn page(scored: &[Scored], place: impl Fn(usize) -> usize) -> Page {
         else {
             continue;
         };
-        let high = score.high.map_or("?".to_owned(), |high| high.to_string());
         table.row([
             place(*index).to_string(),
             program.clone(),
-            schedule.instruction.clone(),
             score.time.to_string(),
-            format!("{} to {high}", score.low),
             schedule.cycles().to_string(),
             percent(schedule.wait_cycles as f64 / schedule.cycles().max(1) as f64),
             schedule.spill_slots.to_string(),
@@ -187,9 +189,8 @@ fn detail(kernel: &Scored) -> String {
     if let Some(unit) = schedule.bottleneck {
         words.push_str(&format!("; most used {}", unit.name()));
     }
-    let busy = Picos(kernel.score.time.0);
     words.push_str(&format!(
-        "; HBM {:.1} MB in {busy}",
+        "; HBM {:.1} MB",
         (schedule.hbm_read_bytes + schedule.hbm_written_bytes) as f64 / 1e6
     ));
     if schedule.unknown_trip_loops > 0 || schedule.unknown_decisions > 0 {
