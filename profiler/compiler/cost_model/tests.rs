@@ -263,6 +263,12 @@ fn a_loop_counts_as_often_as_it_runs_and_once_where_that_is_not_known() {
 }
 
 #[test]
+fn what_an_asynchronous_call_starts_counts_once() {
+    let text = "HloModule m\n\n%work (p: f32[1024,128]) -> f32[1024,128] {\n  %p = f32[1024,128]{1,0} parameter(0)\n  ROOT %n = f32[1024,128]{1,0} negate(%p)\n}\n\n%wrapped (q: f32[1024,128]) -> f32[1024,128] {\n  %q = f32[1024,128]{1,0} parameter(0)\n  ROOT %c = f32[1024,128]{1,0} call(%q), to_apply=%work\n}\n\nENTRY %main (a: f32[1024,128]) -> f32[1024,128] {\n  %a = f32[1024,128]{1,0} parameter(0)\n  %s = ((f32[1024,128]{1,0}), f32[1024,128]{1,0}, u32[]{:S(2)}) async-start(%a), async_execution_thread=\"sparsecore\", calls=%wrapped\n  ROOT %d = f32[1024,128]{1,0} async-done(%s)\n}\n";
+    assert_eq!(total(text).time_ps, (2.0 * 1024.0 * 512.0 / 0.8) as u64);
+}
+
+#[test]
 fn branches_count_for_their_equal_share() {
     let branch = |name: &str, rows: u64| {
         format!(
