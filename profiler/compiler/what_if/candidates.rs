@@ -4,8 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::program::stablehlo::types::TensorType;
-use crate::program::stablehlo::{Module, Op};
+use crate::program::stablehlo::{Module, Op, ValueId};
 
 use super::dims::{Dims, Node};
 use super::dtype::is_dot;
@@ -31,7 +30,7 @@ impl Default for Tiles {
 pub struct Candidate {
     /// The change.
     pub change: Change,
-    /// Share of the program's matmul FLOPs (an operation in a loop counted once) that the changed
+    /// Share of the program's FLOPs in matmuls and convolutions (an operation in a loop counted once) that the changed
     /// dimensions take part in, 0 to 1. For a stored weight: the share of the matmuls it feeds.
     pub share: f64,
 }
@@ -126,7 +125,7 @@ pub fn candidates(module: &Module<'_>, tiles: Tiles) -> Vec<Candidate> {
     out
 }
 
-/// FLOPs of the matmuls, by dimension.
+/// FLOPs of matmuls and convolutions, by dimension.
 struct Work {
     total: f64,
     by_class: BTreeMap<Node, f64>,
@@ -147,29 +146,37 @@ impl Work {
     }
 
     fn add(&mut self, module: &Module<'_>, dims: &Dims, op: &Op) -> Option<()> {
-        let ragged = op.name == "chlo.ragged_dot";
-        if !ragged && !is_dot(op) {
-            return None;
-        }
         let (left, right, out) = (op.operand(0)?, op.operand(1)?, *op.results.first()?);
-        let (batch, contracting) = if ragged {
-            let axes = op.integers(module.text, "lhs_contracting_dimensions")?;
-            (Vec::new(), axes.iter().map(|n| n.index()).collect())
-        } else {
-            let axes = DotAxes::read(module.text, op)?;
-            (axes.left_batch, axes.left_contracting)
+        let elements = |value: ValueId| {
+            let tensor = module.value(value).tensor.as_ref()?;
+            tensor
+                .dims
+                .iter()
+                .try_fold(1.0, |n, d| Some(n * lossy(d.size?)))
         };
-        let elements =
-            |t: &TensorType| t.dims.iter().try_fold(1.0, |n, d| Some(n * lossy(d.size?)));
-        let depth = contracting.iter().try_fold(1.0, |n, &a| {
-            Some(n * lossy(dims.size(dims.node(left, a)?)?))
-        })?;
-        let flops = 2.0 * elements(module.value(out).tensor.as_ref()?)? * depth;
+        let size = |value: ValueId, axis: usize| Some(lossy(dims.size(dims.node(value, axis)?)?));
+        let mut batches = Vec::new();
+        // Multiply-adds for each element of the result.
+        let depth = if is_dot(op) {
+            let axes = DotAxes::read(module.text, op)?;
+            let batch = axes.left_batch.iter().filter_map(|&a| dims.node(left, a));
+            batches.extend(batch.map(|n| dims.root(n)));
+            axes.left_contracting
+                .iter()
+                .try_fold(1.0, |n, &a| Some(n * size(left, a)?))?
+        } else if op.name == "chlo.ragged_dot" {
+            let axes = op.integers(module.text, "lhs_contracting_dimensions")?;
+            axes.iter()
+                .try_fold(1.0, |n, a| Some(n * size(left, a.index())?))?
+        } else if op.name == "stablehlo.convolution" {
+            let [_, kernel, _] = rules::convolution_axes(module.text, op)?;
+            let features = kernel.iter().position(|name| name == "o")?;
+            elements(right)? / size(right, features)?
+        } else {
+            return None;
+        };
+        let flops = 2.0 * elements(out)? * depth;
         self.total += flops;
-        let batches: Vec<Node> = batch
-            .iter()
-            .filter_map(|&a| Some(dims.root(dims.node(left, a)?)))
-            .collect();
         // A dimension that heads and head size were merged into is worked on as both.
         let mut classes: Vec<Node> = dims.of(left).chain(dims.of(right)).collect();
         for node in classes.clone() {

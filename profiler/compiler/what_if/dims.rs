@@ -163,6 +163,14 @@ impl Dims {
         self.frozen.push((node, Site::of(op), why));
     }
 
+    /// Whether an operation so far allows no change of `node`.
+    pub(super) fn is_frozen(&self, node: Node) -> bool {
+        let root = self.root(node);
+        self.frozen
+            .iter()
+            .any(|(frozen, ..)| self.root(*frozen) == root)
+    }
+
     pub(super) fn freeze_value(&mut self, value: ValueId, op: &Op, why: &'static str) {
         self.of(value).for_each(|node| self.freeze(node, op, why));
     }
