@@ -41,6 +41,8 @@ pub enum Basis {
     Measured,
     /// A model (roofline, bandwidth, padding) says what would be left.
     Modelled,
+    /// The changed program was compiled beside the original, and both priced by the same model.
+    Compiled,
     /// A published measurement of a like case was scaled.
     LookedUp,
 }

@@ -1,7 +1,8 @@
 //! All rules, read top to bottom. A new rule is one file, one card, and one line here.
 //!
 //! Codes: 1xx capture quality, 2xx idle time and the host, 3xx host memory, 4xx collectives,
-//! 5xx matmuls and kernels, 6xx layouts and data movement, 7xx operations and fusion, 8xx memory.
+//! 5xx matmuls and kernels, 6xx layouts and data movement, 7xx operations and fusion, 8xx memory,
+//! 9xx changes that were compiled.
 
 use crate::rule::Rule;
 use crate::rules;
@@ -56,6 +57,8 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::memory::remat_with_free_hbm::RematWithFreeHbm,
     &rules::memory::memory_near_limit::MemoryNearLimit,
     &rules::memory::padded_buffers::PaddedBuffers,
+    // Compiled both ways.
+    &rules::what_if::compiled_change::CompiledChangeRule,
 ];
 
 /// The rule of that code or name, in any case.

@@ -11,6 +11,8 @@ pub mod cli;
 pub mod compiler;
 pub mod exit;
 pub mod log;
+pub mod parity;
 pub mod predict;
 pub mod progress;
 pub mod render;
+pub mod what_if;

@@ -9,15 +9,15 @@ use profiler::compiler::calibrated::Calibrated;
 use profiler::compiler::calibration::Calibration;
 use profiler::compiler::compiled::Compiled;
 use profiler::compiler::cost_model::CostModel;
-use profiler::compiler::cost_model::program_price::ProgramPrice;
+use profiler::compiler::cost_model::program_price::{ProgramPrice, RatioBand};
 use profiler::compiler::ici::{Ici, Topology};
 use profiler::compiler::options::CompileOptions;
 use profiler::compiler::predicted_session::Settings;
 use profiler::compiler::program_file::{ProgramFile, ProgramKind};
 use profiler::compiler::target::Target;
-use profiler::diff::without_layout;
+use profiler::diff::{Diff, without_layout};
 use profiler::note::Notes;
-use profiler::prediction::Provenance;
+use profiler::prediction::{Band, Provenance};
 use profiler::program::shape::MemorySpace;
 use profiler::program::{Program, parse_module, read_hlo_proto};
 use profiler::session::{Format, Input, Session, SessionProgram};
@@ -47,7 +47,7 @@ pub struct CompileArgs {
     pub compiler: CompilerArgs,
 }
 
-fn parse_target(name: &str) -> Result<Target, String> {
+pub(crate) fn parse_target(name: &str) -> Result<Target, String> {
     Target::parse(name).map_err(|error| error.to_string())
 }
 
@@ -77,19 +77,24 @@ pub struct Scheduled {
 }
 
 /// The compiler, looked for when it is needed first: what is compiled already needs none.
-pub struct Lazy<'a> {
-    args: &'a CompilerArgs,
-    compiler: OnceCell<Compiler>,
+pub enum Lazy<'a> {
+    /// Not needed yet.
+    Unopened(&'a CompilerArgs, OnceCell<Compiler>),
+    /// There already.
+    Open(&'a Compiler),
 }
 
 impl<'a> Lazy<'a> {
     /// Nothing is looked for yet.
     #[must_use]
     pub fn new(args: &'a CompilerArgs) -> Self {
-        Self {
-            args,
-            compiler: OnceCell::new(),
-        }
+        Self::Unopened(args, OnceCell::new())
+    }
+
+    /// One that was found.
+    #[must_use]
+    pub fn of(compiler: &'a Compiler) -> Self {
+        Self::Open(compiler)
     }
 
     /// The compiler.
@@ -97,11 +102,16 @@ impl<'a> Lazy<'a> {
     /// # Errors
     /// When there is none.
     pub fn get(&self) -> Result<&Compiler, CompileError> {
-        if let Some(compiler) = self.compiler.get() {
-            return Ok(compiler);
+        match self {
+            Self::Open(compiler) => Ok(compiler),
+            Self::Unopened(args, cell) => {
+                if let Some(compiler) = cell.get() {
+                    return Ok(compiler);
+                }
+                let compiler = Compiler::open(args)?;
+                Ok(cell.get_or_init(|| compiler))
+            }
         }
-        let compiler = Compiler::open(self.args)?;
-        Ok(self.compiler.get_or_init(|| compiler))
     }
 }
 
@@ -119,7 +129,19 @@ pub fn read_program(path: &Path) -> Result<ProgramFile> {
 /// # Errors
 /// When the file or the options do not fit, or the compiler refuses.
 pub fn schedule(path: &Path, args: &CompileArgs, compiler: &Lazy<'_>) -> Result<Scheduled> {
-    let file = read_program(path)?;
+    schedule_file(path, read_program(path)?, args, compiler)
+}
+
+/// As [`schedule`], of a program that was read or made; `path` is for messages.
+///
+/// # Errors
+/// When the options do not fit, or the compiler refuses.
+pub fn schedule_file(
+    path: &Path,
+    file: ProgramFile,
+    args: &CompileArgs,
+    compiler: &Lazy<'_>,
+) -> Result<Scheduled> {
     let stored_bytes = std::fs::metadata(path).map_or(0, |meta| meta.len());
     let hlo = match file.kind {
         ProgramKind::HloText => Some(parse_module(&String::from_utf8_lossy(&file.code))),
@@ -151,7 +173,14 @@ pub fn schedule(path: &Path, args: &CompileArgs, compiler: &Lazy<'_>) -> Result<
         outcome => outcome.with_context(|| shown.to_string())?,
     };
     let hlo = std::mem::take(&mut compiled.hlo);
-    let (program, notes) = read_hlo_proto(&hlo);
+    let (mut program, notes) = read_hlo_proto(&hlo);
+    // Groups of all devices are written without saying how many these are.
+    program
+        .num_partitions
+        .get_or_insert(u64::from(options.partitions));
+    program
+        .replica_count
+        .get_or_insert(u64::from(options.replicas));
     Ok(Scheduled {
         path: path.to_owned(),
         kind: file.kind,
@@ -252,18 +281,38 @@ pub fn predict(scheduled: Scheduled, target: &Target) -> Predicted {
     }
 }
 
+impl Predicted {
+    /// The predicted time of the program, with its band.
+    #[must_use]
+    pub fn step(&self) -> Option<Band> {
+        self.session.prediction.as_ref()?.step()
+    }
+}
+
+/// The second program's time over the first's, with its band.
+#[must_use]
+pub fn ratio(
+    before: &Predicted,
+    after: &Predicted,
+    diff: &Diff,
+    calibration: &Calibration,
+) -> Option<RatioBand> {
+    let times = (before.step()?.time_ps, after.step()?.time_ps);
+    profiler::compiler::ratio::ratio(&before.device, &after.device, times, diff, calibration)
+}
+
 /// What stands behind the times, in words.
 fn words(calibration: &Calibration, compiled: Option<&Compiled>) -> String {
     let accuracy = &calibration.accuracy;
     let mut words = if calibration.measured {
         format!(
-            "calibrated on {} measured programs, median error {:.1} % where left out",
+            "a model calibrated on {} measured programs (median error {:.1} % on those left out)",
             accuracy.programs,
             100.0 * accuracy.median_error
         )
     } else {
         format!(
-            "{} was not measured: the constants of v6e stand in, with bands twice as wide",
+            "a model calibrated on v6e, for {} was not measured: bands are twice as wide",
             calibration.generation.name()
         )
     };

@@ -53,6 +53,20 @@ impl Generation {
         }
     }
 
+    /// The name that XPlane gives a device of it (`device_type_string`).
+    #[must_use]
+    pub fn device_type(self) -> &'static str {
+        match self {
+            Self::V2 => "TPU v2",
+            Self::V3 => "TPU v3",
+            Self::V4 => "TPU v4",
+            Self::V5e => "TPU v5 lite",
+            Self::V5p => "TPU v5",
+            Self::V6e => "TPU v6 Lite",
+            Self::Tpu7x => "TPU7x",
+        }
+    }
+
     /// Reads a name as people, JAX (`device_kind`) and XPlane (`device_type_string`) write it:
     /// `v6e`, `TPU v6 lite`, `TPU v5`, `Ironwood`, `tpu7x`.
     #[must_use]
@@ -286,6 +300,10 @@ mod tests {
         }
         for generation in Generation::ALL {
             assert_eq!(Generation::parse(generation.name()), Some(generation));
+            assert_eq!(
+                Generation::parse(generation.device_type()),
+                Some(generation)
+            );
         }
         assert_eq!(Generation::parse("H100"), None);
     }

@@ -17,6 +17,7 @@ pub mod intervals;
 pub mod memory;
 pub mod note;
 pub mod prediction;
+pub mod parity;
 pub mod program;
 pub mod roofline_session;
 pub mod session;

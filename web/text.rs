@@ -102,6 +102,7 @@ pub(crate) fn basis(basis: Basis) -> &'static str {
     match basis {
         Basis::Measured => "measured",
         Basis::Modelled => "modelled",
+        Basis::Compiled => "compiled both ways, not measured",
         Basis::LookedUp => "looked up from a like case",
     }
 }

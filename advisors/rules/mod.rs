@@ -8,3 +8,4 @@ pub mod layout;
 pub mod matmul;
 pub mod memory;
 pub mod ops;
+pub mod what_if;

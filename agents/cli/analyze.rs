@@ -1,16 +1,22 @@
 //! `tpu-tune analyze`: findings, ranked.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 
 use advisors::registry::RULES;
 use advisors::{Report, Severity};
 use anyhow::{Result, bail};
+use profiler::compiler::target::Target;
 use profiler::evidence::Evidence;
 
 use crate::cli::input::InputArgs;
+use crate::cli::what_if::DEFAULT_LIMIT;
 use crate::cli::{ReportFormat, output};
+use crate::compiler::CompilerArgs;
 use crate::exit;
+use crate::predict::{CompileArgs, parse_target};
 use crate::render;
+use crate::what_if::what_if;
 
 /// Arguments of `analyze`.
 #[derive(Debug, clap::Args)]
@@ -18,8 +24,27 @@ pub struct Args {
     #[command(flatten)]
     input: InputArgs,
 
+    /// StableHLO text of the profiled program: compile the changes that may pay (needs the TPU
+    /// compiler), and report those that do.
+    #[arg(long, value_name = "PROGRAM", requires = "target")]
+    what_if: Option<PathBuf>,
+
+    #[command(flatten)]
+    compile: WhatIfArgs,
+
     #[command(flatten)]
     shown: ReportArgs,
+}
+
+/// What changes are compiled for.
+#[derive(Debug, clap::Args)]
+struct WhatIfArgs {
+    /// What --what-if compiles for: v6e-4, v5p-8, or a topology such as v5p:2x2x1.
+    #[arg(long, value_name = "TARGET", value_parser = parse_target, requires = "what_if")]
+    target: Option<Target>,
+
+    #[command(flatten)]
+    compiler: CompilerArgs,
 }
 
 /// How a report is shown.
@@ -103,12 +128,22 @@ pub fn run(args: &Args) -> Result<u8> {
     let mut session = args.input.load()?;
     args.input.price_if_hlo_alone(&mut session)?;
     args.input.require_tpu(&session)?;
-    let evidence = args.input.evidence(&session);
+    let mut evidence = args.input.evidence(&session);
     if evidence.ops.is_empty() && evidence.modules.is_empty() {
         bail!(
             "{} has TPU planes without a single event: nothing ran while it was captured; capture during steady steps",
             args.input.shown()
         );
+    }
+    if let (Some(program), Some(target)) = (&args.what_if, &args.compile.target) {
+        let compile = CompileArgs {
+            target: target.clone(),
+            partitions: None,
+            options: Vec::new(),
+            compiler: args.compile.compiler.clone(),
+        };
+        let found = what_if(program, &compile, DEFAULT_LIMIT)?;
+        evidence.compiled_changes = found.changes(target, &session);
     }
     let report = Report::new(&evidence, RULES);
     args.shown.write(&report, &evidence)?;

@@ -5,17 +5,16 @@ use std::path::PathBuf;
 use anyhow::Result;
 use profiler::compiler::cost_model::program_price::RatioBand;
 use profiler::diff::Diff;
-use profiler::evidence::Evidence;
-use profiler::prediction::Band;
 use profiler::units::{Bytes, Picos};
 use serde_json::json;
 
 use crate::cli::diff::Tables;
 use crate::cli::{TableFormat, output};
 use crate::exit;
-use crate::predict::{CompileArgs, Lazy, Predicted, calibration, predict, schedule};
+use crate::predict::{CompileArgs, Lazy, Predicted, calibration, predict, ratio, schedule};
 use crate::render::page::Page;
 use crate::render::table::{Align, Table};
+use crate::what_if::diff;
 
 /// Arguments of `compare`.
 #[derive(Debug, clap::Args)]
@@ -53,8 +52,14 @@ pub fn run(args: &Args) -> Result<u8> {
         schedule(&args.after, &args.compile, &compiler)?,
         &args.compile.target,
     );
-    let diff = Diff::between(&evidence(&before, args), &evidence(&after, args));
-    let ratio = ratio(&before, &after, args);
+    let target = &args.compile.target;
+    let diff = diff(&before, &after, target);
+    let ratio = ratio(
+        &before,
+        &after,
+        &diff,
+        &calibration(target, after.compiled.as_ref()),
+    );
     let value = json!({
         "schema_version": 1,
         "target": args.compile.target.name(),
@@ -71,36 +76,11 @@ pub fn run(args: &Args) -> Result<u8> {
     Ok(exit::OK)
 }
 
-fn evidence<'s>(predicted: &'s Predicted, args: &Args) -> Evidence<'s> {
-    let chip = args.compile.target.generation;
-    Evidence::gather(&predicted.session, Some(chip), knowledge::chips::chips())
-}
-
-/// B's time over A's. The bias that both have in common cancels; what they differ in, collectives
-/// among it, widens the band.
-fn ratio(before: &Predicted, after: &Predicted, args: &Args) -> Option<RatioBand> {
-    let calibration = calibration(&args.compile.target, after.compiled.as_ref());
-    let (a, b) = (step(before)?, step(after)?);
-    let device = after.device.over(&before.device, &calibration)?;
-    let whole = b.time_ps as f64 / (a.time_ps.max(1)) as f64;
-    let (low, high) = (device.low / device.ratio, device.high / device.ratio);
-    Some(RatioBand {
-        ratio: whole,
-        low: whole * low,
-        high: whole * high,
-    })
-}
-
-/// The predicted time of the program.
-fn step(predicted: &Predicted) -> Option<Band> {
-    predicted.session.prediction.as_ref()?.step()
-}
-
 /// One program's figures, for programs.
 fn side(predicted: &Predicted) -> serde_json::Value {
     json!({
         "program": predicted.session.inputs.first().map(|input| &input.path),
-        "time": step(predicted),
+        "time": predicted.step(),
         "memory": predicted.compiled.as_ref().map(|compiled| compiled.memory),
         "compiler": predicted.compiled.as_ref().map(|compiled| &compiled.build),
         "flops": predicted.compiled.as_ref().and_then(|compiled| compiled.flops),
@@ -127,12 +107,9 @@ fn page(
             path.map(|input| input.path.display().to_string())
                 .unwrap_or_default(),
         ));
-        if let Some(time) = step(predicted) {
-            let ms = Picos(time.time_ps).as_ms();
-            facts.push((
-                String::new(),
-                format!("predicted {ms:.3} ms, {}", time.words()),
-            ));
+        if let Some(time) = predicted.step() {
+            let words = format!("predicted {}, {}", Picos(time.time_ps), time.words());
+            facts.push((String::new(), words));
         }
     }
     if let Some(ratio) = ratio {
@@ -149,16 +126,23 @@ fn page(
 }
 
 /// The ratio, and whether it tells a difference at all.
-fn ratio_words(ratio: RatioBand) -> String {
-    let RatioBand { ratio, low, high } = ratio;
-    let verdict = if high < 1.0 {
-        "B is faster"
-    } else if low > 1.0 {
-        "B is slower"
+fn ratio_words(ratio_band: RatioBand) -> String {
+    let RatioBand { ratio, low, high } = ratio_band;
+    format!(
+        "{ratio:.3} ({low:.3} to {high:.3}, 90 % band): {}",
+        verdict(ratio_band, ["B is faster", "B is slower"])
+    )
+}
+
+/// What a ratio's band allows to say.
+pub(crate) fn verdict(ratio: RatioBand, [faster, slower]: [&'static str; 2]) -> &'static str {
+    if ratio.high < 1.0 {
+        faster
+    } else if ratio.low > 1.0 {
+        slower
     } else {
         "no difference can be told"
-    };
-    format!("{ratio:.3} ({low:.3} to {high:.3}, 90 % band): {verdict}")
+    }
 }
 
 /// What both need besides time.

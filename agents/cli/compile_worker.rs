@@ -8,10 +8,10 @@ use anyhow::Result;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The compiler's library.
-    #[arg(long)]
+    #[arg(long, value_name = "PATH")]
     library: PathBuf,
     /// Memory that it may map.
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     memory_limit_bytes: u64,
 }
 

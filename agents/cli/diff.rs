@@ -151,7 +151,7 @@ impl Args {
         }
         self.tables.show(&mut page, diff);
         page.sentence(
-            "Times are ms of self time a step, mean over cores, and all rows add up. One capture of each run says nothing of how runs differ from each other: repeat both before you rely on a difference.",
+            "Times are self time a step, mean over cores, and all rows add up. One capture of each run says nothing of how runs differ from each other: repeat both before you rely on a difference.",
         );
         page
     }
@@ -160,11 +160,12 @@ impl Args {
 impl Tables {
     /// Adds the tables to a page, and how operations were matched.
     pub(crate) fn show(&self, page: &mut Page, diff: &Diff) {
+        let unit = Unit::of(diff);
         page.heading(format!("Where the difference is, by {}", self.by.name()));
-        page.table(self.groups(diff));
+        page.table(self.groups(diff, unit));
         page.heading("Operations, the largest change first");
         let shown = self.shown(diff.ops.len());
-        page.table(operations(diff, shown));
+        page.table(operations(diff, shown, unit));
         for op in diff.ops.iter().take(shown) {
             if let Some(words) = differences(op) {
                 page.item(words);
@@ -181,15 +182,15 @@ impl Tables {
         }
     }
 
-    fn groups(&self, diff: &Diff) -> Table<4> {
+    fn groups(&self, diff: &Diff, unit: Unit) -> Table<4> {
         let mut table = Table::new([
             (self.by.name(), Align::Left),
-            ("A ms", Align::Right),
-            ("B ms", Align::Right),
+            (unit.a(), Align::Right),
+            (unit.b(), Align::Right),
             ("delta", Align::Right),
         ]);
         let mut add = |name: &str, time: &Change| {
-            let [before, after, delta] = cells(time);
+            let [before, after, delta] = unit.cells(time);
             table.row([name.to_owned(), before, after, delta]);
         };
         let rows = self.by.rows(&diff.groups);
@@ -249,19 +250,60 @@ fn comparison(facts: &mut Vec<(String, String)>, label: &str, times: &Comparison
     facts.push((String::new(), times.words.clone()));
 }
 
-/// Before, after and difference, in ms. What rounds to nothing has no sign.
-fn cells(time: &Change) -> [String; 3] {
-    let is_zero = |ms: f64| ms.abs() < 0.000_5;
-    let plain = |ms: f64| {
-        let ms = if is_zero(ms) { 0.0 } else { ms };
-        format!("{ms:.3}")
-    };
-    let delta = if is_zero(time.delta_ms) {
-        plain(0.0)
-    } else {
-        format!("{:+.3}", time.delta_ms)
-    };
-    [plain(time.before_ms), plain(time.after_ms), delta]
+/// What the times of a comparison are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Ms,
+    Us,
+}
+
+impl Unit {
+    /// Milliseconds, but for steps that take less than one.
+    fn of(diff: &Diff) -> Self {
+        if diff.window.before_ms.max(diff.window.after_ms) < 1.0 {
+            Self::Us
+        } else {
+            Self::Ms
+        }
+    }
+
+    fn a(self) -> &'static str {
+        match self {
+            Self::Ms => "A ms",
+            Self::Us => "A us",
+        }
+    }
+
+    fn b(self) -> &'static str {
+        match self {
+            Self::Ms => "B ms",
+            Self::Us => "B us",
+        }
+    }
+
+    /// Before, after and difference. What rounds to nothing has no sign.
+    fn cells(self, time: &Change) -> [String; 3] {
+        let scale = match self {
+            Self::Ms => 1.0,
+            Self::Us => 1e3,
+        };
+        let is_zero = |value: f64| value.abs() < 0.000_5;
+        let plain = |value: f64| {
+            let value = if is_zero(value) { 0.0 } else { value };
+            format!("{value:.3}")
+        };
+        let delta = time.delta_ms * scale;
+        let signed = if is_zero(delta) {
+            plain(0.0)
+        } else {
+            format!("{delta:+.3}")
+        };
+        [
+            plain(time.before_ms * scale),
+            plain(time.after_ms * scale),
+            signed,
+        ]
+    }
 }
 
 fn sum(times: impl Iterator<Item = Change>) -> Change {
@@ -273,16 +315,16 @@ fn sum(times: impl Iterator<Item = Change>) -> Change {
     Change::new(before, after)
 }
 
-fn operations(diff: &Diff, shown: usize) -> Table<5> {
+fn operations(diff: &Diff, shown: usize, unit: Unit) -> Table<5> {
     let mut table = Table::new([
         ("operation", Align::Left),
         ("matched", Align::Left),
-        ("A ms", Align::Right),
-        ("B ms", Align::Right),
+        (unit.a(), Align::Right),
+        (unit.b(), Align::Right),
         ("delta", Align::Right),
     ]);
     for op in diff.ops.iter().take(shown) {
-        let [before, after, delta] = cells(&op.time);
+        let [before, after, delta] = unit.cells(&op.time);
         table.row([
             names(op),
             op.matched.name().to_owned(),
@@ -292,7 +334,8 @@ fn operations(diff: &Diff, shown: usize) -> Table<5> {
         ]);
     }
     if shown < diff.ops.len() {
-        let [before, after, delta] = cells(&sum(diff.ops.iter().skip(shown).map(|op| op.time)));
+        let [before, after, delta] =
+            unit.cells(&sum(diff.ops.iter().skip(shown).map(|op| op.time)));
         table.row([
             format!("({} more)", diff.ops.len() - shown),
             String::new(),

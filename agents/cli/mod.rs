@@ -10,11 +10,13 @@ pub mod input;
 pub mod memory;
 pub mod ops;
 pub mod output;
+pub mod parity;
 pub mod predict;
 pub mod rules;
 pub mod shard;
 pub mod steps;
 pub mod targets;
+pub mod what_if;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -53,6 +55,10 @@ enum Command {
     Compare(compare::Args),
     /// Search the sharding of a program's arguments that takes least time on a slice.
     Shard(shard::Args),
+    /// Compile the changes of a program that may pay, and say which do.
+    WhatIf(what_if::Args),
+    /// Check that a changed program computes the same numbers: no TPU needed.
+    Parity(parity::Args),
     /// List what programs can be compiled for.
     Targets(targets::Args),
     /// Check what this machine has: Python, the TPU compiler; fetch the latter.
@@ -125,6 +131,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Predict(args) => predict::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Shard(args) => shard::run(&args),
+        Command::WhatIf(args) => what_if::run(&args),
+        Command::Parity(args) => parity::run(&args),
         Command::Targets(args) => targets::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::CompileWorker(args) => compile_worker::run(&args),

@@ -14,10 +14,12 @@ use profiler::session::Session;
 
 use crate::cli::analyze::ReportArgs;
 use crate::cli::memory::programs;
+use crate::cli::what_if::DEFAULT_LIMIT;
 use crate::cli::{ReportFormat, output};
 use crate::exit;
 use crate::predict::{CompileArgs, Lazy, Predicted, predict, schedule};
 use crate::render::page::Page;
+use crate::what_if::what_if;
 
 /// Arguments of `predict`.
 #[derive(Debug, clap::Args)]
@@ -31,6 +33,10 @@ pub struct Args {
 
     #[command(flatten)]
     shown: ReportArgs,
+
+    /// Also compile the changes that may pay, and report those that do.
+    #[arg(long)]
+    what_if: bool,
 
     /// Write the predicted profile instead of the report: xplane for XProf, trace for Perfetto.
     #[arg(long, value_enum, value_name = "FORMAT")]
@@ -64,7 +70,11 @@ pub fn run(args: &Args) -> Result<u8> {
         return Ok(exit::OK);
     }
     let chip = Some(args.compile.target.generation);
-    let evidence = Evidence::gather(session, chip, knowledge::chips::chips());
+    let mut evidence = Evidence::gather(session, chip, knowledge::chips::chips());
+    if args.what_if {
+        let found = what_if(&args.program, &args.compile, DEFAULT_LIMIT)?;
+        evidence.compiled_changes = found.changes(&args.compile.target, session);
+    }
     let report = Report::new(&evidence, RULES);
     args.shown.write(&report, &evidence)?;
     if args.shown.format == ReportFormat::Text {
@@ -101,8 +111,9 @@ impl Args {
             Emit::Trace => emit::trace_json(session),
         };
         match &self.output {
-            Some(path) => fs::write(path, bytes)
-                .with_context(|| format!("cannot write {}", path.display())),
+            Some(path) => {
+                fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+            }
             None if std::io::stdout().is_terminal() => {
                 bail!("a profile is not for a terminal: name a file with --output")
             }

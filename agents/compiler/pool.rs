@@ -88,7 +88,11 @@ impl Pool {
             outcome = worker.ask(request, body, self.timeout);
         }
         let pjrt = worker.pjrt.clone();
-        if let Ok((Response::Compiled { resident_bytes, .. }, _)) = &outcome {
+        if let Ok((
+            Response::Compiled { resident_bytes, .. } | Response::Ran { resident_bytes, .. },
+            _,
+        )) = &outcome
+        {
             worker.resident_bytes = *resident_bytes;
         }
         let alive = outcome

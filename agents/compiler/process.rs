@@ -306,9 +306,8 @@ fn reason(log: &str) -> String {
 /// # Errors
 /// When its input is not the protocol's.
 pub fn serve(library: &Path, memory_limit_bytes: u64) -> anyhow::Result<()> {
-    use rustix::process::{Resource, Rlimit, Signal, setrlimit};
-    // Whoever asks may die first.
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    end_with_parent();
     let limit = Rlimit {
         current: Some(memory_limit_bytes),
         maximum: Some(memory_limit_bytes),
@@ -330,4 +329,18 @@ pub fn serve(library: &Path, memory_limit_bytes: u64) -> anyhow::Result<()> {
         &mut input,
         &mut output,
     )?)
+}
+
+/// Ends this process when the one that started it is gone, also in the middle of a compilation.
+/// (The kernel's own signal for this comes when the starting *thread* ends, which is too early.)
+fn end_with_parent() {
+    const LOOK_EVERY: Duration = Duration::from_secs(1);
+    let parent = rustix::process::getppid();
+    thread::spawn(move || {
+        while rustix::process::getppid() == parent {
+            thread::sleep(LOOK_EVERY);
+        }
+        #[expect(clippy::exit, reason = "nobody is left to hand an error to")]
+        std::process::exit(1);
+    });
 }

@@ -251,6 +251,7 @@ pub fn basis(basis: Basis) -> &'static str {
     match basis {
         Basis::Measured => "measured",
         Basis::Modelled => "modelled",
+        Basis::Compiled => "compiled both ways",
         Basis::LookedUp => "looked up",
     }
 }

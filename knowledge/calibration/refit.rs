@@ -57,15 +57,15 @@ pub enum RefitError {
 /// Programs that a fit needs: several for each constant.
 const LEAST_PROGRAMS: usize = 20;
 
-/// Where the search starts. Constants that no sample tells anything of stay: what kernels take beyond
-/// their products and vector work, one after the other, was measured nowhere.
-const START: Constants = Constants {
+/// What constants are taken to be where the data say nothing: the compiler and the data sheet at
+/// their word, and nothing hidden behind anything else.
+const PRIOR: Constants = Constants {
     mxu: 1.0,
-    matmul_excess: 0.65,
-    convolution_excess: 0.65,
-    epilogue: 0.6,
-    vector: 0.28,
-    hbm: 0.78,
+    matmul_excess: 1.0,
+    convolution_excess: 1.0,
+    epilogue: 1.0,
+    vector: 1.0,
+    hbm: 1.0,
     kernel: 1.0,
 };
 
@@ -104,7 +104,7 @@ pub fn refit(generation: Generation, compiled: &[Compiled]) -> Result<Refit, Ref
             least: LEAST_PROGRAMS,
         });
     }
-    let fit = fit(&samples, &START);
+    let fit = fit(&samples, &PRIOR);
     let first = builds.first().map_or("", String::as_str);
     let calibration = Calibration {
         generation,

@@ -81,8 +81,8 @@ impl Constants {
 /// How far predictions are off, as the spread of ln(measured / predicted).
 ///
 /// A program's spread is that of its kinds, weighted by their shares of its time. The spread of a
-/// ratio of two programs is `ratio_floor` plus, for each kind, its spread times the difference of
-/// the two shares: what both spend in the same kind is off by about the same. Bands of 90 % are
+/// ratio of two programs is `ratio_floor` plus, for each kind, its spread times the square root of
+/// the difference of the two shares: what both spend in the same kind is off by about the same. Bands of 90 % are
 /// these spreads times a factor that makes them hold for 90 % of what was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -127,23 +127,33 @@ impl Spread {
     /// The spread of the ratio of two such programs.
     #[must_use]
     pub fn of_ratio(&self, one: &BTreeMap<OpKind, f64>, other: &BTreeMap<OpKind, f64>) -> f64 {
-        let share = |kinds: &BTreeMap<OpKind, f64>, kind| kinds.get(&kind).copied().unwrap_or(0.0);
-        // Kinds of one spread are one: a loop that becomes a copy stays as uncertain.
-        let groups: [&[OpKind]; 4] = [
-            &[OpKind::Matmul],
-            &[OpKind::Convolution],
-            &[OpKind::Loop, OpKind::Reduce, OpKind::Copy, OpKind::Other],
-            &[OpKind::Kernel, OpKind::Collective],
-        ];
-        let differing = groups.iter().filter_map(|group| {
-            let difference: f64 = group
-                .iter()
-                .map(|k| share(one, *k) - share(other, *k))
-                .sum();
-            Some(difference.abs() * self.of(*group.first()?))
-        });
-        self.ratio_floor + differing.sum::<f64>()
+        let differing =
+            differences(one, other).map(|(kind, difference)| difference.sqrt() * self.of(kind));
+        self.ratio_floor + differing.iter().sum::<f64>()
     }
+}
+
+/// How much of their time two programs spend in different kinds: 0 for none, 1 for all.
+pub(crate) fn difference(one: &BTreeMap<OpKind, f64>, other: &BTreeMap<OpKind, f64>) -> f64 {
+    let all = differences(one, other);
+    all.iter().map(|(_, difference)| difference).sum::<f64>() / 2.0
+}
+
+/// The differences of two programs' shares of time, by kinds of one spread: a loop that becomes a
+/// copy stays as uncertain.
+fn differences(one: &BTreeMap<OpKind, f64>, other: &BTreeMap<OpKind, f64>) -> [(OpKind, f64); 4] {
+    let share = |kinds: &BTreeMap<OpKind, f64>, kind| kinds.get(&kind).copied().unwrap_or(0.0);
+    let of = |kind: OpKind, alike: &[OpKind]| {
+        let group = std::iter::once(&kind).chain(alike);
+        let difference: f64 = group.map(|k| share(one, *k) - share(other, *k)).sum();
+        (kind, difference.abs())
+    };
+    [
+        of(OpKind::Matmul, &[]),
+        of(OpKind::Convolution, &[]),
+        of(OpKind::Loop, &[OpKind::Reduce, OpKind::Copy, OpKind::Other]),
+        of(OpKind::Kernel, &[OpKind::Collective]),
+    ]
 }
 
 /// How often a predictor puts two programs into the right order.

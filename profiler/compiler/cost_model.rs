@@ -12,7 +12,8 @@
 //!
 //! * of a matmul or convolution: its products at the MXUs' peak, and on top the larger of what the
 //!   compiler estimates beyond them and of the vector work fused to them;
-//! * of a kernel: its products and its vector work, one after the other;
+//! * of a kernel: the cycles of its instruction bundles where they were counted, else its products
+//!   and its vector work, one after the other, as far as its shapes or its author tell;
 //! * of anything else: the compiler's estimate, scaled down; without one its vector work.
 //!
 //! Collectives are not priced here, nor what the host does, nor where the links are shared.
@@ -172,12 +173,13 @@ fn arithmetic(work: &Work, constants: &Constants) -> (f64, PriceBasis) {
         }
         OpKind::Kernel => {
             let both = work.products_ps + work.vector_ps;
-            let basis = if both > 0.0 {
-                PriceBasis::Kernel
-            } else {
-                PriceBasis::Unknown
+            let (time, basis) = match work.estimate_ps {
+                // The compiler estimates no kernel; it counts its bundles where it was told to.
+                Some(counted) => (counted, PriceBasis::Kernel),
+                None if both > 0.0 => (both, PriceBasis::Roofline),
+                None => (0.0, PriceBasis::Unknown),
             };
-            (constants.kernel * both, basis)
+            (constants.kernel * time, basis)
         }
         _ if work.is_async => (0.0, PriceBasis::HbmBytes),
         _ => match work.estimate_ps {

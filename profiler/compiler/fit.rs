@@ -1,20 +1,21 @@
 //! Fits the constants of the cost model to measured times, and says how well they predict what
 //! they were not fitted to.
 //!
-//! Pure and deterministic: a search by coordinates and by pairs of them, in shrinking steps, for the
-//! least mean of |ln(predicted / measured)|. That measure takes a factor of two too much and too
+//! Pure and deterministic: a search for the least mean of |ln(predicted / measured)|. That measure takes a factor of two too much and too
 //! little for equally wrong, and lets single outliers pull the constants little.
 
+mod reweighted;
 mod search;
 mod spread;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::compiler::calibration::{Accuracy, Constants, PairOrder, Spread};
+use crate::compiler::calibration::{Accuracy, Constants, PairOrder, Spread, difference};
 use crate::compiler::cost_model::ProgramWork;
 use crate::compiler::cost_model::program_price::{Parts, total_ps};
 use crate::compiler::cost_model::runs::Runs;
 use crate::compiler::cost_model::work::Work;
+use crate::compiler::fit::search::Problem;
 use crate::compiler::pricer::OpKind;
 
 /// Something whose time was measured: a program, or a single operation of a trace.
@@ -150,7 +151,7 @@ impl Fit {
         let mut found = RatioCoverage::default();
         let mut widths = Vec::new();
         for (one, other) in spread::pairs(&counted) {
-            if !(from..to).contains(&spread::difference(&one.kinds, &other.kinds)) {
+            if !(from..to).contains(&difference(&one.kinds, &other.kinds)) {
                 continue;
             }
             let band = self.spread.ratio_factor * self.spread.of_ratio(&one.kinds, &other.kinds);
@@ -178,18 +179,21 @@ pub struct RatioCoverage {
     pub median_width: f64,
 }
 
-/// Fits constants to samples, from a start that constants keep which no sample tells anything of.
+/// Fits constants to samples. Of constants that fit alike those nearest to the prior are taken, and
+/// constants that no sample tells anything of stay there.
 #[must_use]
-pub fn fit(samples: &[Sample], start: &Constants) -> Fit {
+pub fn fit(samples: &[Sample], prior: &Constants) -> Fit {
     let all: Vec<&Sample> = samples.iter().collect();
-    let constants = search::search(&all, start, &search::STEPS);
+    let solve = |samples: &[&Sample]| {
+        let prior = *prior;
+        Problem { samples, prior }.solve()
+    };
+    let constants = solve(&all);
     let names: BTreeSet<&str> = samples.iter().map(|sample| sample.name.as_str()).collect();
     let mut left_out = vec![None; samples.len()];
     for name in names {
         let others: Vec<&Sample> = samples.iter().filter(|s| s.name != name).collect();
-        // It starts where all samples led: it is close, and whatever the sample did to the
-        // constants is undone by the same search.
-        let without = search::search(&others, &constants, &search::REFINING_STEPS);
+        let without = solve(&others);
         for (slot, sample) in left_out.iter_mut().zip(samples) {
             if sample.name == name {
                 *slot = Some(sample.left_out(&without));

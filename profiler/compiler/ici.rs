@@ -13,6 +13,7 @@
 //! measured in public, so the band is wide: a factor of 1.5 to 2 either way. Contention with other
 //! collectives and waiting for slower chips are not in it.
 
+mod chain;
 mod topology;
 mod transfer;
 
@@ -24,6 +25,7 @@ use crate::chip::ChipFacts;
 use crate::compiler::pricer::{OpKind, Price, PriceBasis};
 use crate::evidence::class::CollectiveKind;
 
+pub use chain::{Chain, ChainPart};
 pub use topology::{AxisUse, Placement, Topology};
 pub use transfer::Transfer;
 

@@ -57,7 +57,7 @@ pub fn predict(session: &mut Session, facts: &ChipFacts, prices: &dyn Prices, se
     let peaks = Peaks::of_facts(facts);
     let mut device = Device::new(0, "/device:TPU:0".to_owned(), CoreKind::TensorCore, 0);
     device.peaks = StatedPeaks {
-        device_type: Some(facts.product_name.clone()),
+        device_type: Some(facts.generation.device_type().to_owned()),
         peak_tflops: peaks.bf16_tflops.as_ref().map(|peak| peak.value),
         peak_hbm_gb_per_s: peaks.hbm_gb_per_s.as_ref().map(|peak| peak.value),
         ..StatedPeaks::default()

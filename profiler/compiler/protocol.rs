@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::compiled::CompiledMemory;
 use super::options::CompileOptions;
+use super::run::ArrayHeader;
 
 /// Bytes of a header, at most.
 const MAX_HEADER_BYTES: u32 = 64 << 20;
@@ -37,6 +38,17 @@ pub enum Request {
         topology: String,
         /// As above.
         megacore: bool,
+    },
+    /// Run a program on the plugin's own first device: the body is the program and its arguments.
+    Run {
+        /// PJRT's name of the program's format.
+        format: String,
+        /// How it is compiled.
+        options: CompileOptions,
+        /// Bytes of the program.
+        code_bytes: u64,
+        /// What follows it in the body.
+        arguments: Vec<ArrayHeader>,
     },
 }
 
@@ -72,6 +84,13 @@ pub enum Response {
         platform: String,
         /// Usable HBM of a device in bytes, where the compiler says.
         hbm_bytes: Option<u64>,
+    },
+    /// The body is a program's results.
+    Ran {
+        /// What they are.
+        results: Vec<ArrayHeader>,
+        /// Memory that this process holds now, in bytes.
+        resident_bytes: u64,
     },
     /// It did not work, and the worker is well.
     Failed {

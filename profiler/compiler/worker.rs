@@ -9,6 +9,7 @@ use std::path::Path;
 use super::compiled::CompiledMemory;
 use super::pjrt::{Attribute, PjrtError, PjrtResult, Plugin, Topology};
 use super::protocol::{Request, Response, read_frame, write_frame};
+use super::run::{Runs, malformed, pack, unpack};
 
 /// What libtpu needs in its environment to compile where there is no TPU.
 ///
@@ -44,8 +45,9 @@ pub fn serve(library: &Path, input: &mut impl Read, output: &mut impl Write) -> 
     };
     write_frame(output, &ready, &[])?;
     let mut topologies = Topologies::default();
+    let mut runs = Runs::default();
     while let Some((request, body)) = read_frame::<Request>(input)? {
-        match answer(plugin, &mut topologies, &request, &body) {
+        match answer(plugin, &mut topologies, &mut runs, &request, &body) {
             Ok((response, body)) => write_frame(output, &response, &body)?,
             Err(error) => write_frame(output, &failed(error), &[])?,
         }
@@ -63,6 +65,7 @@ fn failed(error: PjrtError) -> Response {
 fn answer(
     plugin: Plugin,
     topologies: &mut Topologies,
+    runs: &mut Runs,
     request: &Request,
     body: &[u8],
 ) -> PjrtResult<(Response, Vec<u8>)> {
@@ -115,6 +118,23 @@ fn answer(
                 hbm_bytes,
             };
             Ok((response, Vec::new()))
+        }
+        Request::Run {
+            format,
+            options,
+            code_bytes,
+            arguments,
+        } => {
+            let code_bytes = usize::try_from(*code_bytes).map_err(|_| malformed())?;
+            let (code, arrays) = body.split_at_checked(code_bytes).ok_or_else(malformed)?;
+            let arguments = unpack(arguments, arrays).ok_or_else(malformed)?;
+            let results = runs.run(plugin, format, options, code, &arguments)?;
+            let mut body = Vec::new();
+            let response = Response::Ran {
+                results: pack(&results, &mut body),
+                resident_bytes: resident_bytes(),
+            };
+            Ok((response, body))
         }
     }
 }

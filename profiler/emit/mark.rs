@@ -6,7 +6,7 @@ use crate::prediction::{Band, Prediction, Provenance, RunPrediction};
 use crate::session::{Origin, Session};
 use crate::session_builder::SessionBuilder;
 
-/// What the mark begins with: people see it, too.
+/// What the mark begins with. People see it, too: words first, then the same for programs.
 const BEGINS: &str = "predicted by tpu-tune, not measured: ";
 
 #[derive(Serialize, Deserialize)]
@@ -38,15 +38,23 @@ pub fn of(session: &Session) -> Option<String> {
             .collect(),
     };
     let json = serde_json::to_string(&mark).ok()?;
-    Some(format!("{BEGINS}{json}"))
+    let time = match prediction.step() {
+        _ if prediction.provenance.is_lower_bound => "the least that the chip allows".to_owned(),
+        Some(step) => step.words(),
+        None => "nothing ran".to_owned(),
+    };
+    let target = prediction.provenance.target.replace('{', "(");
+    Some(format!("{BEGINS}{time}, for {target} {json}"))
 }
 
 /// Takes the mark of a file that is read: the session is a predicted one. Says whether the text is
 /// a mark.
 pub(crate) fn take(text: &str, builder: &mut SessionBuilder) -> bool {
-    let Some(json) = text.strip_prefix(BEGINS) else {
+    let Some(rest) = text.strip_prefix(BEGINS) else {
         return false;
     };
+    let json = rest.find('{').and_then(|at| rest.get(at..));
+    let json = json.unwrap_or_default();
     builder.session.origin = Origin::Predicted;
     let mark: Mark = match serde_json::from_str(json) {
         Ok(mark) => mark,

@@ -5,6 +5,7 @@
 pub mod class;
 pub mod clocks;
 pub mod collectives;
+pub mod compiled_change;
 pub mod cores;
 pub mod host;
 pub mod idle;
@@ -62,6 +63,8 @@ pub struct Evidence<'s> {
     pub inside: Option<InsideIdle>,
     /// Functions that were compiled for several shapes.
     pub families: Vec<serving::Family>,
+    /// Changes that were compiled beside the program. Empty unless the caller had it done.
+    pub compiled_changes: Vec<compiled_change::CompiledChange>,
     index: Vec<Option<usize>>,
     names: FxHashMap<(Option<ModuleId>, &'s str), usize>,
     users: Vec<Vec<usize>>,
@@ -132,6 +135,7 @@ impl<'s> Evidence<'s> {
             host,
             inside,
             families,
+            compiled_changes: Vec::new(),
             index,
             names,
             users,

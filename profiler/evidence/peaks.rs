@@ -137,8 +137,10 @@ impl Peaks {
         let Some(device) = plane else {
             return peaks;
         };
+        // A predicted plane states what the facts say, and theirs is the better source.
+        let is_stated = session.prediction.is_none();
         let stated = |value: Option<f64>, name: &str| {
-            value.map(|value| Peak {
+            value.filter(|_| is_stated).map(|value| Peak {
                 value,
                 source: format!("plane stat {name}"),
             })
@@ -201,7 +203,10 @@ impl Chip {
             Some((Generation::parse(name)?, name))
         });
         if let Some((generation, name)) = stated {
-            let reason = format!("plane stat device_type_string is {name:?}");
+            let reason = match &session.prediction {
+                Some(found) => format!("predicted for {}", found.provenance.target),
+                None => format!("plane stat device_type_string is {name:?}"),
+            };
             return Some(Self {
                 generation,
                 basis: ChipBasis::Stated,

@@ -8,6 +8,8 @@
 
 mod inplace;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use rustc_hash::FxHashMap;
 
 use crate::program::buffers::{BufferClass, LiveBuffer};
@@ -97,7 +99,7 @@ impl Program {
             estimate.arguments.0 = estimate.arguments.0.saturating_add(padded);
             unpadded = unpadded.saturating_add(bare);
         }
-        let aliased_outputs: Vec<&[i64]> = self
+        let aliased_outputs: BTreeSet<&[i64]> = self
             .parameter_aliases
             .iter()
             .map(|alias| alias.output_index.as_slice())
@@ -110,19 +112,22 @@ impl Program {
                 let (padded, bare) = size_in(leaf, space);
                 estimate.outputs.0 = estimate.outputs.0.saturating_add(padded);
                 unpadded = unpadded.saturating_add(bare);
-                if aliased_outputs.contains(&index.as_slice()) {
+                if aliased_outputs.contains(index.as_slice()) {
                     estimate.aliased.0 = estimate.aliased.0.saturating_add(padded);
                 } else if padded > 0 {
                     live.push(live_buffer(root, index, leaf, BufferClass::Output));
                 }
             }
         }
+        // Buffers of one operation follow each other: its arrays are listed once.
+        let mut arrays: (Option<OpId>, Vec<(Vec<i64>, &Shape)>) = (None, Vec::new());
         for (op, leaf_number) in peak.live {
-            let leaf = self
-                .get(op)
-                .and_then(|i| leaves(&i.shape).into_iter().nth(leaf_number));
-            if let Some((index, leaf)) = leaf {
-                live.push(live_buffer(op, index, leaf, BufferClass::Temporary));
+            if arrays.0 != Some(op) {
+                let found = self.get(op).map(|i| leaves(&i.shape));
+                arrays = (Some(op), found.unwrap_or_default());
+            }
+            if let Some((index, leaf)) = arrays.1.get(leaf_number) {
+                live.push(live_buffer(op, index.clone(), leaf, BufferClass::Temporary));
             }
         }
         let padded = [estimate.outputs, estimate.temporaries]
@@ -315,8 +320,15 @@ impl<'p> Walk<'p> {
         if let Some(slots) = aliased {
             return slots;
         }
-        let given = given(instruction, &all());
+        let given = match instruction.opcode.async_part() {
+            Some((AsyncPart::Start, base)) => given(instruction, base, &all()),
+            _ => Vec::new(),
+        };
         let written_over = inplace::written_over(self.program, op, instruction);
+        let written_over: BTreeMap<&[i64], &inplace::Over> = written_over
+            .iter()
+            .map(|over| (over.result.as_slice(), over))
+            .collect();
         leaves(&instruction.shape)
             .into_iter()
             .enumerate()
@@ -324,8 +336,7 @@ impl<'p> Walk<'p> {
                 if let Some(slot) = given.get(leaf).copied().flatten() {
                     return slot;
                 }
-                let over = written_over.iter().find(|over| over.result == index);
-                let over = over.and_then(|over| {
+                let over = written_over.get(index.as_slice()).and_then(|over| {
                     let slots = operand(over.operand)?;
                     slots.get(over.leaf).copied()
                 });
@@ -464,10 +475,7 @@ impl<'p> Walk<'p> {
 
 /// What the start of an asynchronous operation only passes on: its operands, by array of its
 /// result.
-fn given(instruction: &Instruction, operands: &[Slot]) -> Vec<Option<Slot>> {
-    let Some((AsyncPart::Start, base)) = instruction.opcode.async_part() else {
-        return Vec::new();
-    };
+fn given(instruction: &Instruction, base: &str, operands: &[Slot]) -> Vec<Option<Slot>> {
     let [first, second, ..] = instruction.shape.elements() else {
         return Vec::new();
     };

@@ -184,6 +184,7 @@ fn hosts_without_a_common_program_are_doubted() {
     folder.write("other.xplane.pb", &xspace::to_bytes(&other));
     let both = ["analyze", "run.xplane.pb", "other.xplane.pb"];
     let warned = folder.run(&both).ok();
+    let warned = warned.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(warned.contains("no program in common"), "{warned}");
     let [first, second] = scenarios::two_hosts();
     folder.write("h0.xplane.pb", &xspace::to_bytes(&first));

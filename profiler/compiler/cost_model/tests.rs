@@ -208,6 +208,31 @@ fn what_only_moves_data_is_a_copy_and_what_sums_a_reduction() {
 }
 
 #[test]
+fn a_kernel_takes_what_its_shapes_or_its_author_tell_or_its_bundles_count() {
+    let call = |name: &str, config: &str| {
+        let op = format!(
+            "bf16[64,128]{{1,0:S(1)}} custom-call(%a, %b), custom_call_target=\"tpu_custom_call\", backend_config={config}"
+        );
+        let text = entry(&op, "bf16[64,4096]{1,0:S(1)}", "bf16[4096,128]{1,0:S(1)}");
+        price(&text.replace("%op =", &format!("%{name} =")), name)
+    };
+    let softmax = call("online-softmax.1", "{}");
+    let scores = 64.0 * 4096.0f64;
+    let expected = 2.0 * scores * 128.0 / 100.0 + 3.0 * scores / 4.096 + scores / 1.024;
+    assert_eq!(softmax.time_ps, expected.round() as u64);
+    assert_eq!(softmax.kind, OpKind::Kernel);
+    let stated = call("mine", r#"{"cost_estimate":{"flops":"100000"}}"#);
+    assert_eq!((stated.time_ps, stated.basis), (1000, PriceBasis::Roofline));
+    let counted = call(
+        "mine",
+        r#"{"bundle_analysis_data":{"estimated_cycles":"7"}}"#,
+    );
+    assert_eq!((counted.time_ps, counted.basis), (7000, PriceBasis::Kernel));
+    let nothing = call("mine", "{}");
+    assert_eq!((nothing.time_ps, nothing.basis), (0, PriceBasis::Unknown));
+}
+
+#[test]
 fn collectives_have_no_price_here_and_are_counted() {
     let text = "HloModule m\n\n%sum (x: f32[], y: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n  %y = f32[] parameter(1)\n  ROOT %z = f32[] add(%x, %y)\n}\n\nENTRY %main (a: f32[8,128]) -> f32[8,128] {\n  %a = f32[8,128]{1,0} parameter(0)\n  ROOT %op = f32[8,128]{1,0} all-reduce(%a), replica_groups={{0,1}}, to_apply=%sum\n}\n";
     let found = price(text, "op");

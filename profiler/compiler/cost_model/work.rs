@@ -5,6 +5,7 @@ use crate::compiler::cost_model::vector::VectorWork;
 use crate::compiler::pricer::OpKind;
 use crate::program::cost::{Cost, CostModel};
 use crate::program::instruction::Instruction;
+use crate::program::kernel::AuthorEstimate;
 use crate::program::matmul::Matmul;
 use crate::program::opcode::AsyncPart;
 use crate::program::shape::{Array, Shape};
@@ -60,6 +61,7 @@ impl Work {
         let kind = kind_of(program, op, instruction, &cost);
         if kind == OpKind::Kernel {
             add_softmax_value(&mut cost, &mut vector, program, op, instruction);
+            add_stated(&mut cost, &mut vector, instruction);
         }
         let cycles = instruction.estimated_cycles();
         let cycles = cycles.filter(|cycles| *cycles < MAX_CYCLES);
@@ -106,6 +108,17 @@ fn add_softmax_value(
         cost.matmul_flops = 2.0 * scores * depth as f64;
         vector.ops = 3.0 * scores;
         vector.transcendentals = scores;
+    }
+}
+
+/// Where shapes tell nothing of a kernel's arithmetic, what its author said of it.
+fn add_stated(cost: &mut Cost, vector: &mut VectorWork, call: &Instruction) {
+    if cost.matmul_flops > 0.0 {
+        return;
+    }
+    if let Some(stated) = AuthorEstimate::of(call) {
+        cost.matmul_flops = stated.flops as f64;
+        vector.transcendentals = stated.transcendentals as f64;
     }
 }
 

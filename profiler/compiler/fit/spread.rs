@@ -1,14 +1,12 @@
 //! From the errors of left-out samples to bands: of a program's time and of a ratio of two.
 
-use std::collections::BTreeMap;
-
-use crate::compiler::calibration::Spread;
+use crate::compiler::calibration::{Spread, difference};
 use crate::compiler::fit::LeftOut;
 use crate::compiler::pricer::OpKind;
 
 /// The share of what was measured that a band holds.
 const COVERAGE: f64 = 0.9;
-/// Shares of time that differ by less count as alike.
+/// Programs that spend less of their time in different kinds count as alike.
 const ALIKE: f64 = 0.05;
 /// A kind that no sample holds has the spread of all samples times this.
 const UNSEEN: f64 = 2.0;
@@ -38,24 +36,25 @@ pub(super) fn spread(seen: &[&LeftOut]) -> Spread {
         .iter()
         .map(|s| s.log_error().abs() / spread.of_shares(&s.kinds));
     spread.band_factor = quantile(programs.collect());
-    let pairs: Vec<(f64, f64)> = pairs(seen)
+    let pairs: Vec<(f64, f64, f64)> = pairs(seen)
         .map(|(a, b)| {
             (
                 (a.log_error() - b.log_error()).abs(),
                 spread.of_ratio(&a.kinds, &b.kinds),
+                difference(&a.kinds, &b.kinds),
             )
         })
         .collect();
     let alike: Vec<f64> = pairs
         .iter()
-        .filter(|(_, spread)| *spread < ALIKE * pooled)
-        .map(|(error, _)| error * error)
+        .filter(|(.., difference)| *difference < ALIKE)
+        .map(|(error, ..)| error * error)
         .collect();
     let mean = alike.iter().sum::<f64>() / alike.len().max(1) as f64;
     spread.ratio_floor = mean.sqrt().max(LEAST);
     let ratios = pairs
         .iter()
-        .map(|(error, differing)| error / (spread.ratio_floor + differing));
+        .map(|(error, differing, _)| error / (spread.ratio_floor + differing));
     spread.ratio_factor = quantile(ratios.collect());
     spread
 }
@@ -68,20 +67,6 @@ pub(super) fn pairs<'a>(
         .enumerate()
         .flat_map(|(i, one)| seen.iter().take(i).map(move |other| (*one, *other)))
         .filter(|(a, b)| a.set == b.set && a.name != b.name)
-}
-
-/// How much of their time two programs spend in different kinds: 0 for none, 1 for all.
-pub(super) fn difference(one: &BTreeMap<OpKind, f64>, other: &BTreeMap<OpKind, f64>) -> f64 {
-    let unit = Spread {
-        matmul: 1.0,
-        convolution: 1.0,
-        vector: 1.0,
-        kernel: 1.0,
-        band_factor: 1.0,
-        ratio_floor: 0.0,
-        ratio_factor: 1.0,
-    };
-    unit.of_ratio(one, other) / 2.0
 }
 
 /// The weighted root mean square error, pulled towards `prior`.

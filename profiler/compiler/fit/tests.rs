@@ -61,7 +61,7 @@ fn constants_that_made_the_times_are_found_and_those_unseen_keep_their_start() {
     let pairs = found.constants.to_array().into_iter().zip(TRUE.to_array());
     for (i, (found, made)) in pairs.enumerate().take(Constants::COUNT - 1) {
         assert!(
-            (found / made - 1.0).abs() < 0.03,
+            (found / made - 1.0).abs() < 0.05,
             "{i}: {found} is not {made}"
         );
     }

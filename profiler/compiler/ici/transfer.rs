@@ -1,5 +1,6 @@
 //! What a collective moves and between whom, read from a program.
 
+use super::{Chain, ChainPart};
 use crate::evidence::class::CollectiveKind;
 use crate::program::collective::ReplicaGroups;
 use crate::program::instruction::Instruction;
@@ -29,9 +30,14 @@ const MAX_DEPTH: usize = 8;
 const MAX_GROUP: u64 = 1 << 16;
 
 impl Transfer {
-    /// The collective that an operation is, starts or carries inside (a fused reduce-scatter).
+    /// The collective that an operation is, starts, or runs inside (a fused reduce-scatter). What
+    /// only computes beside one, or waits for its end, has none: its start has it.
     #[must_use]
     pub fn of(program: &Program, op: OpId) -> Option<Self> {
+        let chain = Chain::of(program, op);
+        if chain.is_some_and(|chain| chain.part != ChainPart::Start) {
+            return None;
+        }
         let mut waiting = vec![(op, 0)];
         let mut looks = 0;
         while let Some((at, depth)) = waiting.pop() {

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::Branch;
 use super::op::op_of;
 use super::queue::{Queues, Resource};
+use crate::compiler::ici::{Chain, ChainPart, Transfer};
 use crate::compiler::pricer::{OpKind, Price, PriceBasis, Pricer};
 use crate::prediction::{Band, OpPrediction};
 use crate::program::cost::CostModel;
@@ -67,10 +68,24 @@ struct Event {
 /// A transfer that was started.
 #[derive(Clone, Copy)]
 struct Started {
+    start: HloId,
     resource: Resource,
     at: u64,
     op: OpId,
     price: Price,
+}
+
+/// What an operation is of a transfer.
+#[derive(Clone, Copy)]
+enum Part {
+    /// Nothing: it runs by itself.
+    Plain,
+    /// It starts one.
+    Start(Resource),
+    /// It stands between start and done.
+    Update(Option<Started>),
+    /// It waits for the end.
+    Done(Option<Started>),
 }
 
 /// What the core itself uses in one execution.
@@ -102,7 +117,9 @@ pub(super) struct Player<'p> {
     computations: FxHashMap<ComputationId, Band>,
     queues: Queues,
     /// Transfers by the start, update or done that knows them.
-    started: FxHashMap<HloId, (HloId, Started)>,
+    started: FxHashMap<HloId, Started>,
+    /// Collectives that fusions started, by their channel.
+    channels: FxHashMap<i64, Started>,
     events: Vec<Event>,
     /// By how much the branches that were not taken would take less, or more.
     branch_slack: (u64, u64),
@@ -133,6 +150,7 @@ impl<'p> Player<'p> {
             computations: FxHashMap::default(),
             queues: Queues::default(),
             started: FxHashMap::default(),
+            channels: FxHashMap::default(),
             events: Vec::new(),
             branch_slack: (0, 0),
             looks,
@@ -423,30 +441,36 @@ impl<'p> Player<'p> {
 
     fn execute(&mut self, id: HloId, instruction: &'p Instruction, sink: &mut Sink<'_>) {
         let op = self.op(id, instruction, sink);
-        let (price, uses) = match instruction.opcode.async_part() {
-            Some((AsyncPart::Done | AsyncPart::Update, _)) => self
-                .follow(id)
-                .map_or((Price::default(), Uses::default()), |(_, started)| {
-                    (started.price, Uses::default())
-                }),
-            _ => self.price(id, instruction),
-        };
-        let (band, uses) = match instruction.opcode.async_part() {
-            Some((AsyncPart::Start, base)) => {
-                let resource = self.resource(id, instruction, base);
+        let part = self.part(id, instruction);
+        let (price, band, uses) = match part {
+            Part::Plain => {
+                let (price, uses) = self.price(id, instruction);
+                (price, at_least(price), uses)
+            }
+            Part::Start(resource) => {
+                let price = self.price(id, instruction).0;
                 let started = Started {
+                    start: id,
                     resource,
                     at: self.now,
                     op,
                     price,
                 };
-                self.started.insert(id, (id, started));
+                self.started.insert(id, started);
+                if let Some(channel) = self.channel(id) {
+                    self.channels.insert(channel, started);
+                }
                 self.queues.of(resource).start(id, price.time_ps);
-                (exactly(MIN_PS), Uses::default())
+                (price, exactly(MIN_PS), Uses::default())
             }
-            Some((AsyncPart::Update, _)) => (exactly(MIN_PS), Uses::default()),
-            Some((AsyncPart::Done, _)) => (self.wait(id, &price), Uses::default()),
-            None => (at_least(price), uses),
+            Part::Update(started) | Part::Done(started) => {
+                let band = match (part, &started) {
+                    (Part::Done(_), Some(started)) => self.wait(started),
+                    _ => exactly(MIN_PS),
+                };
+                let price = started.map(|started| started.price);
+                (price.unwrap_or_default(), band, Uses::default())
+            }
         };
         self.queues.pass(band.time_ps, uses.hbm_ps, uses.ici_ps);
         let event = Event {
@@ -456,12 +480,41 @@ impl<'p> Player<'p> {
             price,
         };
         self.tell(event, sink);
-        if let Some((AsyncPart::Done, _)) = instruction.opcode.async_part()
-            && let Some((_, started)) = self.started.get(&id)
-        {
+        if let Part::Done(Some(started)) = part {
             let flight = self.now.saturating_sub(started.at);
             sink.device.async_ops.push(started.at, flight, started.op);
         }
+    }
+
+    /// What an operation is of a transfer.
+    fn part(&mut self, id: HloId, instruction: &Instruction) -> Part {
+        match instruction.opcode.async_part() {
+            Some((AsyncPart::Start, base)) => {
+                return Part::Start(self.resource(id, instruction, base));
+            }
+            Some((AsyncPart::Update, _)) => return Part::Update(self.follow(id)),
+            Some((AsyncPart::Done, _)) => return Part::Done(self.follow(id)),
+            None => {}
+        }
+        match Chain::of(self.program, id) {
+            Some(Chain {
+                part: ChainPart::Start,
+                ..
+            }) => Part::Start(Resource::Ici),
+            Some(Chain {
+                part: ChainPart::Done,
+                channel,
+            }) => {
+                let started = channel.and_then(|channel| self.channels.get(&channel));
+                Part::Done(started.copied())
+            }
+            _ => Part::Plain,
+        }
+    }
+
+    /// The channel of a collective that a fusion starts.
+    fn channel(&self, id: HloId) -> Option<i64> {
+        Chain::of(self.program, id)?.channel
     }
 
     /// Writes an execution at the present time, and lets that pass.
@@ -478,7 +531,7 @@ impl<'p> Player<'p> {
     }
 
     /// An update or a done is of the same transfer as the start that it reads.
-    fn follow(&mut self, id: HloId) -> Option<(HloId, Started)> {
+    fn follow(&mut self, id: HloId) -> Option<Started> {
         let found = self
             .program
             .operands(id)
@@ -489,15 +542,13 @@ impl<'p> Player<'p> {
     }
 
     /// How long the core waits for a transfer.
-    fn wait(&mut self, id: HloId, price: &Price) -> Band {
-        let Some((start, started)) = self.started.get(&id).copied() else {
-            return exactly(MIN_PS);
-        };
-        let left = self.queues.of(started.resource).left(start);
+    fn wait(&mut self, started: &Started) -> Band {
+        let left = self.queues.of(started.resource).left(started.start);
         if left <= MIN_PS {
             return exactly(MIN_PS);
         }
         // What a slower transfer takes longer is waited for as well.
+        let price = started.price;
         let less = price.time_ps.saturating_sub(price.low_ps);
         let more = price.high_ps.saturating_sub(price.time_ps);
         Band {
@@ -509,12 +560,9 @@ impl<'p> Player<'p> {
 
     fn resource(&mut self, id: HloId, instruction: &Instruction, base: &str) -> Resource {
         let thread = &instruction.attributes.execution_thread;
-        let price = self.prices.get(&id).map(|(price, _)| price.kind);
-        if instruction.opcode.is_collective() || price == Some(OpKind::Collective) {
+        if Transfer::of(self.program, id).is_some() {
             Resource::Ici
-        } else if !thread.is_empty() && thread != "main" {
-            Resource::OtherCore
-        } else if base == "call" {
+        } else if base == "call" || !(thread.is_empty() || thread == "main") {
             Resource::OtherCore
         } else if self.model.cost(id).traffic.host().total().0 > 0 {
             Resource::Host

@@ -257,3 +257,39 @@ fn an_operation_without_a_price_is_told() {
     let codes: Vec<&str> = session.notes.iter().map(|note| note.code).collect();
     assert_eq!(codes, ["unknown-price", "predicted-times"]);
 }
+
+#[test]
+fn a_collective_in_a_chain_of_fusions_is_transferred_once() {
+    let part = |name: &str, root: &str| {
+        format!(
+            "%{name} {{\n  %p.{name} = f32[8]{{0}} parameter(0)\n  \
+             %g.{name} = f32[32]{{0}} all-gather(%p.{name}), channel_id=7, replica_groups={{{{0,1,2,3}}}}, dimensions={{0}}\n  \
+             ROOT %r.{name} = {root}\n}}\n\n"
+        )
+    };
+    let call = |name: &str, target: &str| {
+        format!("f32[32]{{0}} custom-call(%g.{name}), custom_call_target=\"{target}\"")
+    };
+    let text = format!(
+        "HloModule m, is_scheduled=true\n\n{}{}{}ENTRY %main {{\n  %a = f32[8]{{0}} parameter(0)\n  \
+         %start = f32[32]{{0}} fusion(%a), kind=kCustom, calls=%begin\n  \
+         %product = f32[32]{{0}} fusion(%a), kind=kOutput, calls=%async_collective_fusion.1\n  \
+         ROOT %done = f32[32]{{0}} fusion(%start), kind=kCustom, calls=%end\n}}\n",
+        part("begin", &call("begin", "AsyncCollectiveStart")),
+        part(
+            "async_collective_fusion.1",
+            "f32[32]{0} negate(%g.async_collective_fusion.1)"
+        ),
+        part("end", &call("end", "AsyncCollectiveDone")),
+    );
+    let prices = Named(vec![
+        ("start", [90, 100, 110], OpKind::Collective),
+        ("product", [60, 60, 60], OpKind::Matmul),
+    ]);
+    let session = played(&text, &prices, &Settings::default());
+    assert_eq!(
+        events(&session),
+        [("start", 0, 1), ("product", 1, 60), ("done", 61, 39)]
+    );
+    assert_eq!(session.devices[0].async_ops.len(), 1);
+}

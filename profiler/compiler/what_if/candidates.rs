@@ -1,5 +1,6 @@
 //! Which changes are worth a compile: dimensions of the matmuls that fill no whole tile, and
-//! weights that are transposed before every use.
+//! weights that are transposed before every use, matmuls of one
+//! operand that could be one.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +9,7 @@ use crate::program::stablehlo::{Module, Op};
 
 use super::dims::{Dims, Node};
 use super::dtype::is_dot;
+use super::merge;
 use super::rules::{self, DotAxes};
 use super::{Change, Dimension, Resize};
 
@@ -16,16 +18,11 @@ use super::{Change, Dimension, Resize};
 pub struct Tiles {
     /// Elements in the minor dimension: 128 on every TPU so far.
     pub lanes: i64,
-    /// Elements in the dimension before it: 8 for 32-bit types.
-    pub sublanes: i64,
 }
 
 impl Default for Tiles {
     fn default() -> Self {
-        Self {
-            lanes: 128,
-            sublanes: 8,
-        }
+        Self { lanes: 128 }
     }
 }
 
@@ -43,34 +40,58 @@ pub struct Candidate {
 const LEAST_SHARE: f64 = 0.02;
 /// A dimension may grow by this factor: 80 to 128.
 const MOST_GROWTH: f64 = 1.6;
-/// Dimensions that change together, at most: the number of changes is quadratic in it.
-const MOST_DIMENSIONS: usize = 6;
+/// Sizes that are tried, at most: the number of changes is quadratic in it.
+const MOST_SIZES: usize = 6;
 
-/// Changes worth a compile: each dimension alone, pairs, all together; then stored weights.
-/// In the order of their shares, combinations behind what they are made of.
+/// Changes worth a compile: each size alone, pairs, all together; then stored weights. In the order
+/// of their shares, combinations behind what they are made of.
+///
+/// Dimensions of one size that could change apart (the vocabularies of an embedding and of an output
+/// matrix, the head sizes of keys and of values) are one candidate: a model has one number for them.
 #[must_use]
 pub fn candidates(module: &Module<'_>, tiles: Tiles) -> Vec<Candidate> {
     let dims = rules::dimensions(module);
     let work = Work::of(module, &dims);
-    let mut out = Vec::new();
-    let single = work.resizes(module, &dims, tiles);
-    let solves = |resizes: &[&(Resize, f64)]| {
-        let wanted = resizes.iter().filter_map(|(r, _)| {
+    let solves = |resizes: &[Resize]| {
+        let wanted = resizes.iter().filter_map(|r| {
             let (value, _) = r.dimension.find(module)?;
             Some((dims.node(value, r.dimension.axis)?, r.to))
         });
         dims.solve(&wanted.collect::<Vec<_>>()).is_ok()
     };
-    let single: Vec<_> = single
-        .into_iter()
-        .filter(|s| solves(&[s]))
-        .take(MOST_DIMENSIONS)
-        .collect();
-    let mut add = |parts: &[&(Resize, f64)]| {
-        if solves(parts) {
+    let mut single: Vec<(Vec<Resize>, f64)> = Vec::new();
+    for (resize, share) in work.resizes(module, &dims, tiles) {
+        if !solves(std::slice::from_ref(&resize)) {
+            continue;
+        }
+        match single
+            .iter_mut()
+            .find(|(group, _)| group[0].from == resize.from)
+        {
+            Some((group, most)) => {
+                group.push(resize);
+                if solves(group) {
+                    *most = share.max(*most);
+                } else {
+                    group.pop();
+                }
+            }
+            None => single.push((vec![resize], share)),
+        }
+    }
+    single.retain(|(_, share)| *share >= LEAST_SHARE);
+    single.sort_by(|(a, x), (b, y)| y.total_cmp(x).then_with(|| a.cmp(b)));
+    single.truncate(MOST_SIZES);
+
+    let mut out = Vec::new();
+    let mut add = |parts: &[&(Vec<Resize>, f64)]| {
+        let resizes: Vec<Resize> = parts.iter().flat_map(|(r, _)| r.iter().cloned()).collect();
+        if solves(&resizes) {
             let share = parts.iter().map(|(_, share)| *share).fold(0.0, f64::max);
-            let change = Change::Resize(parts.iter().map(|(r, _)| r.clone()).collect());
-            out.push(Candidate { change, share });
+            out.push(Candidate {
+                change: Change::Resize(resizes),
+                share,
+            });
         }
     };
     single.iter().for_each(|s| add(&[s]));
@@ -82,7 +103,26 @@ pub fn candidates(module: &Module<'_>, tiles: Tiles) -> Vec<Candidate> {
     if single.len() > 1 {
         add(&single.iter().collect::<Vec<_>>());
     }
-    out.extend(stored_transposed(module, &work));
+    let stored = stored_transposed(module, &work);
+    if stored.len() > 1 {
+        let share = stored.iter().map(|c| c.share).sum::<f64>().min(1.0);
+        let change = Change::Together(stored.iter().map(|c| c.change.clone()).collect());
+        out.push(Candidate { change, share });
+    }
+    out.extend(stored);
+    for (lines, weights) in merge::groups(module) {
+        let flops = weights
+            .iter()
+            .filter_map(|w| work.by_value.get(&w.index()))
+            .sum();
+        let share = work.share(flops);
+        if share >= LEAST_SHARE {
+            out.push(Candidate {
+                change: Change::MergeMatmuls { lines },
+                share,
+            });
+        }
+    }
     out
 }
 
@@ -130,11 +170,12 @@ impl Work {
             .iter()
             .filter_map(|&a| Some(dims.root(dims.node(left, a)?)))
             .collect();
-        let mut classes: Vec<Node> = dims
-            .of(left)
-            .chain(dims.of(right))
-            .map(|n| dims.root(n))
-            .collect();
+        // A dimension that heads and head size were merged into is worked on as both.
+        let mut classes: Vec<Node> = dims.of(left).chain(dims.of(right)).collect();
+        for node in classes.clone() {
+            classes.extend(dims.parts(node));
+        }
+        classes.iter_mut().for_each(|n| *n = dims.root(*n));
         classes.sort_unstable();
         classes.dedup();
         for class in classes.into_iter().filter(|c| !batches.contains(c)) {
@@ -154,26 +195,23 @@ impl Work {
         }
     }
 
-    /// Dimensions that fill no whole tile, the most worked on first.
+    /// Dimensions that fill no whole tile, with their share. Those without matmuls (an embedding's
+    /// vocabulary) have none.
     fn resizes(&self, module: &Module<'_>, dims: &Dims, tiles: Tiles) -> Vec<(Resize, f64)> {
-        let names = names(module, dims);
         let mut out = Vec::new();
-        for (&class, &flops) in &self.by_class {
-            let share = self.share(flops);
-            let Some(from) = dims.size(class).filter(|_| share >= LEAST_SHARE) else {
-                continue;
-            };
-            let Some(dimension) = names.get(&class) else {
+        for (class, dimension) in names(module, dims) {
+            let Some(from) = dims.size(class) else {
                 continue;
             };
             let lanes = tiles.lanes.max(1);
             let to = from.saturating_add(lanes - 1) / lanes * lanes;
             let grows = lossy(to) / lossy(from);
-            // The merged dimension of heads and head size follows from its parts.
-            if to > from && grows <= MOST_GROWTH && !dims.is_product(class) {
+            // A dimension that is merged from others follows from them.
+            if to > from && grows <= MOST_GROWTH && dims.parts(class).is_empty() {
+                let share = self.share(self.by_class.get(&class).copied().unwrap_or(0.0));
                 out.push((
                     Resize {
-                        dimension: dimension.clone(),
+                        dimension,
                         from,
                         to,
                     },
@@ -181,7 +219,6 @@ impl Work {
                 ));
             }
         }
-        out.sort_by(|(a, x), (b, y)| y.total_cmp(x).then_with(|| a.cmp(b)));
         out
     }
 }
@@ -258,7 +295,6 @@ fn stored_transposed(module: &Module<'_>, work: &Work) -> Vec<Candidate> {
 }
 
 /// Counts of elements as floats: exact below 2^53, and a share needs no more.
-#[expect(clippy::cast_precision_loss, reason = "a share needs three digits")]
 fn lossy(size: i64) -> f64 {
     size as f64
 }

@@ -1,7 +1,7 @@
 //! Which dimensions of a program change together: classes of equal ones, and the arithmetic
 //! between classes that reshapes, slices, pads and concatenations state.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use crate::program::stablehlo::{Module, Op, ValueId};
@@ -14,12 +14,12 @@ pub(super) type Node = usize;
 /// An operation as errors name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Site {
-    pub op: String,
-    pub line: usize,
+    pub(super) op: String,
+    pub(super) line: usize,
 }
 
 impl Site {
-    pub fn of(op: &Op) -> Self {
+    pub(super) fn of(op: &Op) -> Self {
         Self {
             op: op.name.clone(),
             line: op.line,
@@ -66,6 +66,8 @@ pub(super) enum Expr {
     },
     /// `size + delta`.
     Offset { of: Node, delta: i64 },
+    /// `whole - part - delta`: what is left behind a part.
+    Rest { whole: Node, part: Node, delta: i64 },
 }
 
 /// The dimensions of all values of a module.
@@ -76,6 +78,8 @@ pub(super) struct Dims {
     parent: Vec<Node>,
     relations: Vec<(Relation, Site)>,
     frozen: Vec<(Node, Site, &'static str)>,
+    /// `part + start <= whole`.
+    inside: Vec<(Node, i64, Node, Site)>,
     numbers: Vec<(Range<usize>, Expr)>,
 }
 
@@ -83,7 +87,7 @@ pub(super) struct Dims {
 pub(super) type Sizes = BTreeMap<Node, i64>;
 
 impl Dims {
-    pub fn new(module: &Module<'_>) -> Self {
+    pub(super) fn new(module: &Module<'_>) -> Self {
         let (mut first, mut sizes) = (Vec::new(), Vec::new());
         for value in module.values() {
             first.push(sizes.len());
@@ -91,19 +95,20 @@ impl Dims {
         }
         first.push(sizes.len());
         let parent = (0..sizes.len()).collect();
-        let (relations, frozen, numbers) = Default::default();
+        let (relations, frozen, inside, numbers) = Default::default();
         Self {
             first,
             sizes,
             parent,
             relations,
             frozen,
+            inside,
             numbers,
         }
     }
 
     /// The dimensions of `value`; none when its type is unknown.
-    pub fn of(&self, value: ValueId) -> Range<Node> {
+    pub(super) fn of(&self, value: ValueId) -> Range<Node> {
         let at = value.index();
         match (self.first.get(at), self.first.get(at + 1)) {
             (Some(&from), Some(&to)) => from..to,
@@ -112,17 +117,17 @@ impl Dims {
     }
 
     /// Dimension `axis` of `value`.
-    pub fn node(&self, value: ValueId, axis: usize) -> Option<Node> {
+    pub(super) fn node(&self, value: ValueId, axis: usize) -> Option<Node> {
         self.of(value).nth(axis)
     }
 
     /// The size that is written.
-    pub fn size(&self, node: Node) -> Option<i64> {
+    pub(super) fn size(&self, node: Node) -> Option<i64> {
         self.sizes.get(node).copied().flatten()
     }
 
     /// The class of `node`.
-    pub fn root(&self, mut node: Node) -> Node {
+    pub(super) fn root(&self, mut node: Node) -> Node {
         while let Some(&parent) = self.parent.get(node)
             && parent != node
         {
@@ -132,7 +137,7 @@ impl Dims {
     }
 
     /// States that two dimensions are one.
-    pub fn equal(&mut self, a: Node, b: Node) {
+    pub(super) fn equal(&mut self, a: Node, b: Node) {
         let (a, b) = (self.root(a), self.root(b));
         // The lower node is the root: arguments come before what is made from them.
         let (low, high) = (a.min(b), a.max(b));
@@ -142,45 +147,57 @@ impl Dims {
     }
 
     /// States that two values have the same dimensions.
-    pub fn same(&mut self, a: ValueId, b: ValueId) {
+    pub(super) fn same(&mut self, a: ValueId, b: ValueId) {
         let (a, b) = (self.of(a), self.of(b));
         if a.len() == b.len() {
             a.zip(b).for_each(|(a, b)| self.equal(a, b));
         }
     }
 
-    pub fn relate(&mut self, relation: Relation, op: &Op) {
+    pub(super) fn relate(&mut self, relation: Relation, op: &Op) {
         self.relations.push((relation, Site::of(op)));
     }
 
     /// States that `op` allows no change of `node`.
-    pub fn freeze(&mut self, node: Node, op: &Op, why: &'static str) {
+    pub(super) fn freeze(&mut self, node: Node, op: &Op, why: &'static str) {
         self.frozen.push((node, Site::of(op), why));
     }
 
-    pub fn freeze_value(&mut self, value: ValueId, op: &Op, why: &'static str) {
+    pub(super) fn freeze_value(&mut self, value: ValueId, op: &Op, why: &'static str) {
         self.of(value).for_each(|node| self.freeze(node, op, why));
     }
 
+    /// States that `part`, from `start` on, lies inside of `whole`.
+    pub(super) fn inside(&mut self, part: Node, start: i64, whole: Node, op: &Op) {
+        self.inside.push((part, start, whole, Site::of(op)));
+    }
+
     /// States that the number at `range` follows dimensions.
-    pub fn number(&mut self, range: Range<usize>, expr: Expr) {
+    pub(super) fn number(&mut self, range: Range<usize>, expr: Expr) {
         self.numbers.push((range, expr));
     }
 
-    /// Whether the class of `node` is made of others by a reshape.
-    pub fn is_product(&self, node: Node) -> bool {
+    /// The dimensions that a reshape merges into the class of `node`, ones left out; none when none
+    /// does.
+    pub(super) fn parts(&self, node: Node) -> Vec<Node> {
         let root = self.root(node);
-        self.relations.iter().any(|(relation, _)| match relation {
-            Relation::Product { whole, parts } => {
-                self.root(*whole) == root
-                    && parts.iter().filter(|&&p| self.size(p) != Some(1)).count() > 1
+        let mut parts = Vec::new();
+        for (relation, _) in &self.relations {
+            if let Relation::Product {
+                whole,
+                parts: made_of,
+            } = relation
+                && self.root(*whole) == root
+            {
+                let several = made_of.iter().copied().filter(|&p| self.size(p) != Some(1));
+                parts.extend(several);
             }
-            _ => false,
-        })
+        }
+        parts
     }
 
     /// The sizes of all classes that change when those of `wanted` do.
-    pub fn solve(&self, wanted: &[(Node, i64)]) -> Result<Sizes, WhatIfError> {
+    pub(super) fn solve(&self, wanted: &[(Node, i64)]) -> Result<Sizes, WhatIfError> {
         let mut touching: BTreeMap<Node, Vec<usize>> = BTreeMap::new();
         for (i, (relation, _)) in self.relations.iter().enumerate() {
             for node in relation.nodes() {
@@ -189,21 +206,36 @@ impl Dims {
         }
         let mut sizes = Sizes::new();
         for &(node, size) in wanted {
-            if sizes
+            if let Some(first) = sizes
                 .insert(self.root(node), size)
-                .is_some_and(|old| old != size)
+                .filter(|&old| old != size)
             {
                 return Err(WhatIfError::Contradiction {
-                    first: sizes[&self.root(node)],
+                    first,
                     second: size,
                 });
             }
         }
         let mut queue: VecDeque<Node> = sizes.keys().copied().collect();
-        // Each step sets a class that had no size, so there are at most as many as classes.
-        while let Some(root) = queue.pop_front() {
-            for &i in touching.get(&root).into_iter().flatten() {
-                let (relation, site) = &self.relations[i];
+        // A sum, or a product of which only the whole is known, waits for what others say.
+        let mut waiting: BTreeSet<usize> = BTreeSet::new();
+        // Each step settles a class or takes one from those that wait, so this ends.
+        loop {
+            let (ready, patient) = match queue.pop_front() {
+                Some(root) => (touching.get(&root).cloned().unwrap_or_default(), true),
+                None => match waiting.pop_first() {
+                    Some(one) => (vec![one], false),
+                    None => break,
+                },
+            };
+            for i in ready {
+                let Some((relation, site)) = self.relations.get(i) else {
+                    continue;
+                };
+                if patient && self.waits(relation, &sizes) {
+                    waiting.insert(i);
+                    continue;
+                }
                 for (node, size) in self.follow(relation, site, &sizes)? {
                     let root = self.root(node);
                     if self.now(node, &sizes) == Some(size) {
@@ -221,8 +253,18 @@ impl Dims {
         Ok(sizes)
     }
 
+    fn waits(&self, relation: &Relation, sizes: &Sizes) -> bool {
+        match relation {
+            Relation::Sum { .. } => true,
+            Relation::Product { parts, .. } => {
+                !parts.iter().any(|p| sizes.contains_key(&self.root(*p)))
+            }
+            Relation::Share { .. } | Relation::Offset { .. } => false,
+        }
+    }
+
     /// The size of `node` once `sizes` hold.
-    pub fn now(&self, node: Node, sizes: &Sizes) -> Option<i64> {
+    pub(super) fn now(&self, node: Node, sizes: &Sizes) -> Option<i64> {
         sizes
             .get(&self.root(node))
             .copied()
@@ -230,7 +272,7 @@ impl Dims {
     }
 
     /// Numbers in the text that change, with their new values.
-    pub fn changed_numbers(&self, sizes: &Sizes) -> Vec<(Range<usize>, i64)> {
+    pub(super) fn changed_numbers(&self, sizes: &Sizes) -> Vec<(Range<usize>, i64)> {
         let changed = |node: Node| sizes.contains_key(&self.root(node));
         let now = |node| self.now(node, sizes);
         let value = |expr: &Expr| match *expr {
@@ -241,6 +283,8 @@ impl Dims {
                 denominator,
             } => changed(of).then(|| now(of)?.checked_mul(numerator)?.checked_div(denominator))?,
             Expr::Offset { of, delta } => changed(of).then(|| now(of)?.checked_add(delta))?,
+            Expr::Rest { whole, part, delta } => (changed(whole) || changed(part))
+                .then(|| now(whole)?.checked_sub(now(part)?)?.checked_sub(delta))?,
         };
         self.numbers
             .iter()
@@ -297,10 +341,13 @@ impl Dims {
             Relation::Sum { whole, parts } => {
                 let sum = parts.iter().try_fold(0_i64, |n, p| n.checked_add(now(p)?));
                 let sum = sum.ok_or_else(open)?;
-                if parts.iter().any(changed) {
+                let whole_now = now(whole).ok_or_else(open)?;
+                if sum == whole_now {
+                    return Ok(Vec::new());
+                }
+                if !changed(whole) {
                     return Ok(vec![(*whole, sum)]);
                 }
-                let whole_now = now(whole).ok_or_else(open)?;
                 let shares = parts
                     .iter()
                     .map(|p| Some((*p, divided(now(p)?, whole_now, sum)?)));
@@ -346,6 +393,14 @@ impl Dims {
                 .is_some_and(|&new| Some(new) != self.size(*node))
             {
                 return Err(site.refuse(*why));
+            }
+        }
+        for (part, start, whole, site) in &self.inside {
+            if let (Some(part), Some(whole)) = (self.now(*part, sizes), self.now(*whole, sizes))
+                && part.saturating_add(*start) > whole
+            {
+                let end = part.saturating_add(*start);
+                return Err(site.refuse(format!("would reach {end} in a dimension of {whole}")));
             }
         }
         for &size in sizes.values() {

@@ -12,19 +12,19 @@ pub(super) struct Edits {
 
 impl Edits {
     /// Replaces the bytes of `range`. The first replacement of a place stands.
-    pub fn replace(&mut self, range: Range<usize>, text: impl Into<String>) {
+    pub(super) fn replace(&mut self, range: Range<usize>, text: impl Into<String>) {
         self.replaced
             .entry(range.start)
             .or_insert_with(|| (range.end, text.into()));
     }
 
     /// Inserts before byte `at`, behind what was inserted there before.
-    pub fn insert(&mut self, at: usize, text: &str) {
+    pub(super) fn insert(&mut self, at: usize, text: &str) {
         self.inserted.entry(at).or_default().push_str(text);
     }
 
     /// `text` with all edits.
-    pub fn apply(&self, text: &str) -> String {
+    pub(super) fn apply(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len() + 1024);
         let mut at = 0;
         let mut places: Vec<usize> = self

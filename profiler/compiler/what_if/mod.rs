@@ -14,6 +14,7 @@ mod candidates;
 mod dims;
 mod dtype;
 mod edits;
+mod merge;
 mod pad;
 mod resize;
 mod rules;
@@ -108,6 +109,13 @@ pub enum Change {
         /// The type as StableHLO writes it: `bf16`, `i8`, `f8E4M3FN`.
         element: String,
     },
+    /// Matmuls of one left operand become one, their weights stored side by side.
+    MergeMatmuls {
+        /// Lines of the `dot_general`s in the text, from 1.
+        lines: Vec<usize>,
+    },
+    /// Several changes, in this order. Changes before another must not move the lines that it names.
+    Together(Vec<Change>),
 }
 
 impl fmt::Display for Change {
@@ -134,6 +142,18 @@ impl fmt::Display for Change {
             Self::MatmulType { line, element } => {
                 write!(f, "operands of the matmul at line {line} in {element}")
             }
+            Self::MergeMatmuls { lines } => {
+                write!(
+                    f,
+                    "matmuls at lines {lines:?} as one, weights stored side by side"
+                )
+            }
+            Self::Together(changes) => {
+                for (i, change) in changes.iter().enumerate() {
+                    write!(f, "{}{change}", if i == 0 { "" } else { "; " })?;
+                }
+                Ok(())
+            }
         }
     }
 }
@@ -144,6 +164,9 @@ pub enum WhatIfError {
     /// The text holds no function.
     #[error("no function found: expected StableHLO text with a `func.func @main`")]
     NoFunction,
+    /// Changes that hold changes that hold changes, without end.
+    #[error("changes are nested too deeply: list them in one")]
+    TooDeep,
     /// A change names what the program does not have.
     #[error("{what} is not in the program: name a value of a function as the text does")]
     Absent {
@@ -200,11 +223,26 @@ pub enum WhatIfError {
 ///
 /// Says which operation, argument or size does not allow the change.
 pub fn apply(text: &str, change: &Change) -> Result<String, WhatIfError> {
-    let module = crate::program::stablehlo::parse(text);
+    apply_nested(text, change, MAX_NESTING)
+}
+
+/// Changes within changes within changes, at most.
+const MAX_NESTING: usize = 8;
+
+fn apply_nested(text: &str, change: &Change, depth: usize) -> Result<String, WhatIfError> {
+    let module = || crate::program::stablehlo::parse(text);
     match change {
-        Change::Resize(resizes) => resize::apply(&module, resizes),
-        Change::PadInGraph(resizes) => pad::apply(&module, resizes),
-        Change::StoreSwapped { argument, axes } => store::apply(&module, *argument, *axes),
-        Change::MatmulType { line, element } => dtype::apply(&module, *line, element),
+        Change::Resize(resizes) => resize::apply(&module(), resizes),
+        Change::PadInGraph(resizes) => pad::apply(&module(), resizes),
+        Change::StoreSwapped { argument, axes } => store::apply(&module(), *argument, *axes),
+        Change::MatmulType { line, element } => dtype::apply(&module(), *line, element),
+        Change::MergeMatmuls { lines } => merge::apply(&module(), lines),
+        Change::Together(changes) => {
+            let depth = depth.checked_sub(1).ok_or(WhatIfError::TooDeep)?;
+            let mut changes = changes.iter();
+            changes.try_fold(text.to_owned(), |text, change| {
+                apply_nested(&text, change, depth)
+            })
+        }
     }
 }

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::program::stablehlo::types::write_tensor;
-use crate::program::stablehlo::{Integer, Module, Op, ValueId};
+use crate::program::stablehlo::{Function, Integer, Module, Op, ValueId};
 
 use super::WhatIfError;
 use super::edits::Edits;
@@ -28,13 +28,8 @@ pub(super) fn apply(
     if axes.0 == axes.1 {
         return Err(refuse("a dimension cannot be exchanged with itself"));
     }
-    let attributes = main.argument_attributes.get(argument).cloned().flatten();
-    let attributes = attributes.and_then(|r| module.text.get(r)).unwrap_or("");
-    if attributes.contains("tf.aliasing_output") {
-        return Err(refuse("a result of the old order is written into it"));
-    }
-    if attributes.contains("devices=") || attributes.contains("{\"") {
-        return Err(refuse("it is sharded by the dimensions that it has"));
+    if let Some(why) = bound(module, main, argument) {
+        return Err(refuse(why));
     }
 
     let mut edits = Edits::default();
@@ -83,6 +78,17 @@ pub(super) fn apply(
         edits.insert(first.ok_or_else(absent)?, &line);
     }
     Ok(edits.apply(module.text))
+}
+
+/// Why an argument must keep its shape.
+pub(super) fn bound(module: &Module<'_>, main: &Function, argument: usize) -> Option<&'static str> {
+    let attributes = main.argument_attributes.get(argument).cloned().flatten();
+    let attributes = attributes.and_then(|r| module.text.get(r)).unwrap_or("");
+    if attributes.contains("tf.aliasing_output") {
+        return Some("a result of the old order is written into it");
+    }
+    let sharded = attributes.contains("devices=") || attributes.contains("{\"");
+    sharded.then_some("it is sharded by the dimensions that it has")
 }
 
 /// What to change in `op` so that it reads operand `index` with `axes` exchanged; `None` when it

@@ -54,43 +54,33 @@ fn arguments(text: &str) -> Vec<(String, Vec<i64>)> {
     values.iter().map(sizes).collect()
 }
 
-/// What turns the odd decoder into each of its twins, by where the sizes stand in it.
-fn changes(text: &str) -> [(&'static str, Resize); 4] {
-    let arguments = arguments(text);
-    let find = |rank: usize, axis: usize, size: i64| {
-        let (name, _) = arguments
-            .iter()
-            .find(|(_, d)| d.len() == rank && d[axis] == size && !(rank == 2 && d == &[1200, 1200]))
-            .unwrap();
-        name.clone()
-    };
-    let module = parse(text);
-    let heads = module.values().iter().find(|v| {
-        let tensor = v.tensor.as_ref();
-        tensor.is_some_and(|t| t.rank() == 4 && t.size(3) == Some(100)) && v.maker.is_some()
-    });
-    [
-        ("vocab_50304", resize(&find(2, 0, 50257), 0, 50257, 50304)),
-        ("seq_1024", resize(&find(2, 1, 1023), 1, 1023, 1024)),
-        ("width_1280", resize(&find(1, 0, 1200), 0, 1200, 1280)),
-        ("head_dim_128", resize(&heads.unwrap().name, 3, 100, 128)),
-    ]
+/// The candidates of one size, by that size.
+fn single(text: &str) -> Vec<(i64, i64, Change)> {
+    let found = candidates(&parse(text), Tiles::default());
+    let mut out = Vec::new();
+    for candidate in found {
+        if let Change::Resize(resizes) = &candidate.change
+            && resizes.iter().all(|r| r.from == resizes[0].from)
+        {
+            out.push((resizes[0].from, resizes[0].to, candidate.change.clone()));
+        }
+    }
+    out
 }
 
 #[test]
 fn a_resized_program_is_the_twin_that_was_exported_with_that_size() {
     for framework in ["jax", "torch"] {
         let odd = twin(&format!("decoder_odd.{framework}"));
-        for (name, resize) in changes(&odd) {
-            // The two vocabularies are two dimensions: embedding and output matrix.
-            let mut resizes = vec![resize];
-            if name == "vocab_50304" {
-                let is_head = |(_, d): &&(String, Vec<i64>)| d.contains(&50257);
-                let (head, sizes) = arguments(&odd).iter().rfind(is_head).unwrap().clone();
-                let axis = sizes.iter().position(|&s| s == 50257).unwrap();
-                resizes.push(self::resize(&head, axis, 50257, 50304));
-            }
-            let changed = apply(&odd, &Change::Resize(resizes)).unwrap();
+        for (from, _, change) in single(&odd) {
+            let name = match from {
+                50257 => "vocab_50304",
+                1023 => "seq_1024",
+                1200 => "width_1280",
+                100 => "head_dim_128",
+                other => panic!("{other}"),
+            };
+            let changed = apply(&odd, &change).unwrap();
             same_program(&changed, &twin(&format!("decoder_{name}.{framework}")));
         }
     }
@@ -100,26 +90,29 @@ fn a_resized_program_is_the_twin_that_was_exported_with_that_size() {
 fn candidates_name_the_odd_dimensions_and_nothing_in_the_even_model() {
     for framework in ["jax", "torch"] {
         let odd = twin(&format!("decoder_odd.{framework}"));
-        let found = candidates(&parse(&odd), Tiles::default());
-        let single: Vec<(i64, i64)> = found
-            .iter()
-            .filter_map(|c| match &c.change {
-                Change::Resize(r) if r.len() == 1 => Some((r[0].from, r[0].to)),
-                _ => None,
-            })
+        let mut sizes: Vec<_> = single(&odd)
+            .into_iter()
+            .map(|(from, to, _)| (from, to))
             .collect();
-        for wanted in [(50257, 50304), (1023, 1024), (1200, 1280), (100, 128)] {
-            assert!(
-                single.contains(&wanted),
-                "{framework}: {wanted:?} not in {single:?}"
-            );
-        }
-        assert_eq!(single.len(), 4, "{framework}: {single:?}");
+        sizes.sort_unstable();
+        assert_eq!(
+            sizes,
+            [(100, 128), (1023, 1024), (1200, 1280), (50257, 50304)]
+        );
+        let found = candidates(&parse(&odd), Tiles::default());
+        // Four alone, six pairs, all; queries, keys and values as one matmul, gate and up.
+        assert_eq!(found.len(), 13);
         for candidate in &found {
             apply(&odd, &candidate.change).unwrap();
         }
         let even = twin(&format!("decoder_even.{framework}"));
-        assert_eq!(candidates(&parse(&even), Tiles::default()), []);
+        let found = candidates(&parse(&even), Tiles::default());
+        assert!(
+            found
+                .iter()
+                .all(|c| matches!(c.change, Change::MergeMatmuls { .. })),
+            "{found:?}"
+        );
     }
 }
 
@@ -128,15 +121,10 @@ fn a_weight_that_is_transposed_at_use_is_stored_the_other_way() {
     for framework in ["jax", "torch"] {
         let text = twin(&format!("experts_out_in_1280.{framework}"));
         let found = candidates(&parse(&text), Tiles::default());
-        let swapped: Vec<_> = found
-            .iter()
-            .filter(|c| matches!(c.change, Change::StoreSwapped { .. }))
-            .collect();
-        assert_eq!(swapped.len(), 2, "{framework}: {found:?}");
-        let mut changed = text.clone();
-        for candidate in swapped {
-            changed = apply(&changed, &candidate.change).unwrap();
-        }
+        // Both weights together, then each.
+        assert_eq!(found.len(), 3, "{framework}: {found:?}");
+        assert!(matches!(&found[0].change, Change::Together(both) if both.len() == 2));
+        let changed = apply(&text, &found[0].change).unwrap();
         let wanted = arguments(&twin(&format!("experts_in_out_1280.{framework}")));
         assert_eq!(arguments(&changed), wanted);
         assert!(!changed.contains("%restored"));
@@ -238,4 +226,79 @@ fn what_cannot_be_changed_says_where_and_why() {
         apply(SMALL, &Change::Resize(both)),
         Err(WhatIfError::Contradiction { .. })
     ));
+}
+
+#[test]
+fn parts_of_a_dimension_follow_it() {
+    let text = r#"module {
+  func.func public @main(%arg0: tensor<3x100xf32>, %arg1: tensor<f32>) -> tensor<3x100xf32> {
+    %0 = stablehlo.slice %arg0 [0:3, 0:50] : (tensor<3x100xf32>) -> tensor<3x50xf32>
+    %1 = stablehlo.slice %arg0 [0:3, 50:100] : (tensor<3x100xf32>) -> tensor<3x50xf32>
+    %2 = stablehlo.negate %1 : tensor<3x50xf32>
+    %3 = stablehlo.concatenate %2, %0, dim = 1 : (tensor<3x50xf32>, tensor<3x50xf32>) -> tensor<3x100xf32>
+    %4 = stablehlo.slice %arg0 [0:3, 0:99] : (tensor<3x100xf32>) -> tensor<3x99xf32>
+    %5 = stablehlo.pad %4, %arg1, low = [0, 1], high = [0, 0], interior = [0, 0] : (tensor<3x99xf32>, tensor<f32>) -> tensor<3x100xf32>
+    %6 = stablehlo.pad %arg0, %arg1, low = [0, 0], high = [0, 28], interior = [0, 0] : (tensor<3x100xf32>, tensor<f32>) -> tensor<3x128xf32>
+    %7 = stablehlo.slice %6 [0:3, 0:100] : (tensor<3x128xf32>) -> tensor<3x100xf32>
+    %8 = stablehlo.add %3, %7 : tensor<3x100xf32>
+    return %8 : tensor<3x100xf32>
+  }
+}
+"#;
+    let to = |to| apply(text, &Change::Resize(vec![resize("%arg0", 1, 100, to)]));
+    let changed = to(128).unwrap();
+    for line in [
+        "[0:3, 64:128] : (tensor<3x128xf32>) -> tensor<3x64xf32>",
+        "(tensor<3x64xf32>, tensor<3x64xf32>) -> tensor<3x128xf32>",
+        "[0:3, 0:127] : (tensor<3x128xf32>) -> tensor<3x127xf32>",
+        "low = [0, 1], high = [0, 0], interior = [0, 0] : (tensor<3x127xf32>, tensor<f32>) -> tensor<3x128xf32>",
+        "high = [0, 0], interior = [0, 0] : (tensor<3x128xf32>, tensor<f32>) -> tensor<3x128xf32>",
+        "%7 = stablehlo.slice %6 [0:3, 0:128] : (tensor<3x128xf32>) -> tensor<3x128xf32>",
+    ] {
+        assert!(changed.contains(line), "{line}\n{changed}");
+    }
+    assert_eq!(
+        to(130).unwrap_err().to_string(),
+        "cannot be rewritten here: `stablehlo.pad` at line 9 would reach 130 in a dimension of 128"
+    );
+}
+
+#[test]
+fn matmuls_of_one_operand_become_one() {
+    let text = r#"module {
+  func.func public @main(%arg0: tensor<6x10xf32> {jax.x = true}, %arg1: tensor<4x6xf32>, %arg2: tensor<6x3xf32>) -> (tensor<4x10xf32>, tensor<4x3xf32>) {
+    %0 = stablehlo.dot_general %arg1, %arg0, contracting_dims = [1] x [0] : (tensor<4x6xf32>, tensor<6x10xf32>) -> tensor<4x10xf32>
+    %1 = stablehlo.dot_general %arg1, %arg2, contracting_dims = [1] x [0] : (tensor<4x6xf32>, tensor<6x3xf32>) -> tensor<4x3xf32>
+    return %0, %1 : tensor<4x10xf32>, tensor<4x3xf32>
+  }
+}
+"#;
+    let found = candidates(&parse(text), Tiles::default());
+    let merge = Change::MergeMatmuls { lines: vec![3, 4] };
+    assert_eq!(
+        found,
+        [Candidate {
+            change: merge.clone(),
+            share: 1.0
+        }]
+    );
+    let changed = apply(text, &merge).unwrap();
+    let body: Vec<&str> = changed.lines().skip(1).collect();
+    assert_eq!(
+        body[..4],
+        [
+            "  func.func public @main(%arg1: tensor<4x6xf32>, %arg2: tensor<6x13xf32>) -> (tensor<4x10xf32>, tensor<4x3xf32>) {",
+            "    %merged3 = stablehlo.dot_general %arg1, %arg2, contracting_dims = [1] x [0] : (tensor<4x6xf32>, tensor<6x13xf32>) -> tensor<4x13xf32>",
+            "    %0 = stablehlo.slice %merged3 [0:4, 0:10] : (tensor<4x13xf32>) -> tensor<4x10xf32>",
+            "    %1 = stablehlo.slice %merged3 [0:4, 10:13] : (tensor<4x13xf32>) -> tensor<4x3xf32>",
+        ]
+    );
+    let twice = text.replace(
+        "return %0, %1",
+        "%2 = stablehlo.negate %arg0 : tensor<6x10xf32>\n    return %0, %1",
+    );
+    assert_eq!(
+        apply(&twice, &merge).unwrap_err().to_string(),
+        "cannot be rewritten here: `stablehlo.dot_general` at line 3 is not the only one to read its weight"
+    );
 }

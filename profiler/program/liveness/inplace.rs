@@ -28,10 +28,18 @@ pub(super) fn written_over(program: &Program, op: OpId, instruction: &Instructio
             leaf: 0,
         }]
     };
-    match instruction.opcode.as_str() {
+    let mut over = match instruction.opcode.as_str() {
         "dynamic-update-slice" => whole(0),
         "scatter" if instruction.operands.len() == 3 => whole(0),
-        "custom-call" => instruction
+        "fusion" => program
+            .body_of(op)
+            .map(|body| fused(program, body))
+            .unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    // What the compiler says itself, of custom calls and fusions.
+    over.extend(
+        instruction
             .attributes
             .output_aliases
             .iter()
@@ -40,14 +48,9 @@ pub(super) fn written_over(program: &Program, op: OpId, instruction: &Instructio
                 operand: alias.operand,
                 // Operands of tuples are not seen in compiled programs.
                 leaf: 0,
-            })
-            .collect(),
-        "fusion" => program
-            .body_of(op)
-            .map(|body| fused(program, body))
-            .unwrap_or_default(),
-        _ => Vec::new(),
-    }
+            }),
+    );
+    over
 }
 
 fn fused(program: &Program, body: &Computation) -> Vec<Over> {

@@ -12,6 +12,7 @@ pub mod lexer;
 mod module;
 mod op;
 mod parser;
+mod signature;
 #[cfg(test)]
 mod tests;
 pub mod types;

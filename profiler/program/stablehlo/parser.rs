@@ -10,6 +10,7 @@ use std::ops::Range;
 use super::lexer::{Kind, Token, tokens};
 use super::module::{Function, Module};
 use super::op::{Block, Op, OpId, Operand, TypeUse, Value, ValueId, is_word};
+use super::signature::{signature_colon, signature_types};
 use super::types::TensorType;
 
 /// Regions nested deeper than this are skipped: no compiler writes them.
@@ -285,17 +286,7 @@ impl<'t> Parser<'t> {
         if !self.peek_is(b'(') {
             return;
         }
-        while let Some(token) = self.peek() {
-            self.at += 1;
-            match token.kind {
-                Kind::Value => {
-                    let argument = self.block_argument(&token);
-                    block.arguments.push(argument);
-                }
-                Kind::Mark(b')') => return,
-                _ => {}
-            }
-        }
+        block.arguments = self.signature_arguments().0;
     }
 
     /// Defines the argument at `token`, whose type follows a colon.
@@ -560,59 +551,4 @@ impl<'t> Parser<'t> {
             _ => false,
         }
     }
-}
-
-/// Index of the colon before an operation's types, else the number of its tokens.
-fn signature_colon(header: &[Token]) -> usize {
-    let mut depth = 0_usize;
-    let mut found = header.len();
-    for (i, token) in header.iter().enumerate() {
-        match token.kind {
-            Kind::Mark(b'(' | b'[' | b'{' | b'<') => depth += 1,
-            Kind::Mark(b')' | b']' | b'}' | b'>') => depth = depth.saturating_sub(1),
-            Kind::Mark(b':') if depth == 0 => found = i,
-            _ => {}
-        }
-    }
-    found
-}
-
-type Types = Vec<Option<Token>>;
-
-/// The types after the colon at the front: those before and those after the arrow. A type that is
-/// no tensor is `None`.
-fn signature_types(text: &str, tokens: &[Token]) -> (Types, Option<Types>) {
-    let (mut left, mut right): (Types, Option<Types>) = (Vec::new(), None);
-    let (mut parens, mut others) = (0_usize, 0_usize);
-    for token in tokens.iter().skip(1) {
-        let side = right.as_mut().unwrap_or(&mut left);
-        match token.kind {
-            Kind::Tensor if others == 0 => side.push(Some(*token)),
-            Kind::Arrow => right = Some(Vec::new()),
-            Kind::Mark(b'(') => parens += 1,
-            Kind::Mark(b')') if parens == 0 => break,
-            Kind::Mark(b')') => parens -= 1,
-            Kind::Mark(b'<') => others += 1,
-            Kind::Mark(b'>') => others = others.saturating_sub(1),
-            Kind::Mark(b',') => {}
-            _ if others > 0 => {}
-            // `!stablehlo.token`, `tuple<…>`: a type; `reducer`, `loc`, `cond`: the end.
-            Kind::Word if is_type(text, token) => side.push(None),
-            _ => break,
-        }
-    }
-    (left, right)
-}
-
-fn is_type(text: &str, token: &Token) -> bool {
-    let word = text.get(token.range()).unwrap_or("");
-    let number = |w: &str| !w.is_empty() && w.bytes().all(|b| b.is_ascii_digit());
-    word.starts_with('!')
-        || matches!(
-            word,
-            "tuple" | "memref" | "vector" | "index" | "none" | "bf16"
-        )
-        || ["i", "f", "ui", "si"]
-            .iter()
-            .any(|p| word.strip_prefix(p).is_some_and(number))
 }

@@ -22,7 +22,7 @@ module @jit_f attributes {mhlo.num_partitions = 1 : i32} {
     }
     %3 = "stablehlo.broadcast_in_dim"(%2) <{broadcast_dimensions = array<i64: 0>}> : (tensor<4xf32>) -> tensor<4x3xf32>
     %4:2 = "stablehlo.sort"(%3, %1#1) <{dimension = 1 : i64}> ({
-    ^bb0(%arg2: tensor<f32>, %arg3: tensor<f32>, %arg4: tensor<f32>, %arg5: tensor<f32>):
+    ^bb0(%arg2: tensor<f32> loc("a"), %arg3: tensor<f32>, %arg4: tensor<f32>, %arg5: tensor<f32>):
       %5 = stablehlo.compare LT, %arg2, %arg3 : (tensor<f32>, tensor<f32>) -> tensor<i1>
       stablehlo.return %5 : tensor<i1>
     }) : (tensor<4x3xf32>, tensor<4x3xf32>) -> (tensor<4x3xf32>, tensor<4x3xf32>)

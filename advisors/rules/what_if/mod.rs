@@ -1,0 +1,3 @@
+//! Changes of the program that were compiled, not modelled.
+
+pub mod compiled_change;

@@ -1,0 +1,121 @@
+//! How large an error may be. Nobody who calls can raise it.
+//!
+//! An error is counted in *units*: the result type's epsilon times the element's magnitude or the
+//! array's median magnitude, whichever is larger, so that an element that happens to cancel is
+//! measured on the scale of its neighbours. Rounding to the result type alone costs half a unit at
+//! most. With `n` the length of the longest sum in the program, B may have
+//!
+//! | result | largest error | root mean square |
+//! |---|---|---|
+//! | f64, f32 | 4 + 2 sqrt(n) units | 1 + sqrt(n) / 4 units |
+//! | bf16, f16 | 4 units | 1 unit |
+//! | 8 bits | 1.5 units | 0.5 units |
+//!
+//! or 4 times A's largest and twice A's root mean square, where A itself errs more. Sums of `n`
+//! terms that are added in another order differ by a random walk of `sqrt(n)` roundings (Higham,
+//! Accuracy and Stability of Numerical Algorithms, section 2.8); sums in bf16 and narrower are
+//! accumulated in f32, on TPUs too, so they do not grow. No error above a quarter of the magnitude
+//! passes (one sixteenth in root mean square; both doubled for 8 bits), and where A itself is
+//! beyond that, nothing is judged.
+
+use serde::Serialize;
+
+use crate::parity::float::FloatFormat;
+use crate::program::dtype::DType;
+
+/// The part of each ceiling that a caller allows: at most all of it.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Share(f64);
+
+impl Share {
+    /// All of it.
+    pub const FULL: Self = Self(1.0);
+
+    /// From 0 (nothing but equal bits) to 1; none beyond.
+    #[must_use]
+    pub fn new(share: f64) -> Option<Self> {
+        (0.0..=1.0).contains(&share).then_some(Self(share))
+    }
+}
+
+/// Errors in units.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Units {
+    /// Of the element that errs most.
+    pub max: f64,
+    /// Root of the mean square over all elements.
+    pub rms: f64,
+}
+
+/// What B may have.
+///
+/// `own` is A's error against the oracle; zero where A is the reference itself.
+#[must_use]
+pub fn ceiling(dtype: DType, longest_sum: u64, own: Units, share: Share) -> Units {
+    let root = (longest_sum.max(1) as f64).sqrt();
+    let (max, rms) = match dtype.bits() {
+        ..=8 => (1.5, 0.5),
+        9..=16 => (4.0, 1.0),
+        _ => (4.0 + 2.0 * root, 1.0 + root / 4.0),
+    };
+    let limit = limit(dtype);
+    Units {
+        max: share.0 * max.max(4.0 * own.max).min(limit.max),
+        rms: share.0 * rms.max(2.0 * own.rms).min(limit.rms),
+    }
+}
+
+/// What no error may exceed, and what A may not exceed to be worth comparing with.
+#[must_use]
+pub fn limit(dtype: DType) -> Units {
+    let epsilon = FloatFormat::of(dtype).map_or(1.0, FloatFormat::epsilon);
+    let wider = if dtype.bits() <= 8 { 2.0 } else { 1.0 };
+    Units {
+        max: wider / 4.0 / epsilon,
+        rms: wider / 16.0 / epsilon,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_caller_can_only_tighten() {
+        assert_eq!(Share::new(1.0), Some(Share::FULL));
+        for refused in [1.0001, -0.1, f64::NAN, f64::INFINITY] {
+            assert_eq!(Share::new(refused), None, "{refused}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_error_of_a_lifts_the_ceiling_above_the_limit(max in 0f64..1e30, rms in 0f64..1e30, sum: u64, share in 0f64..=1.0) {
+            for dtype in [DType::F8E4M3Fn, DType::F8E5M2, DType::Bf16, DType::F16, DType::F32, DType::F64] {
+                let share = Share::new(share).expect("in range");
+                let ceiling = ceiling(dtype, sum, Units { max, rms }, share);
+                prop_assert!(ceiling.max <= limit(dtype).max && ceiling.rms <= limit(dtype).rms);
+            }
+        }
+    }
+
+    #[test]
+    fn zeros_never_fit_under_the_limit() {
+        // A candidate that gives zeros errs by one over epsilon units wherever the result is
+        // larger than the median, that is at half of all elements.
+        for dtype in [
+            DType::F8E4M3Fn,
+            DType::F8E5M2,
+            DType::F8E3M4,
+            DType::Bf16,
+            DType::F16,
+            DType::F32,
+            DType::F64,
+        ] {
+            let epsilon = FloatFormat::of(dtype).expect("a float").epsilon();
+            assert!(limit(dtype).max < 1.0 / epsilon, "{dtype}");
+            assert!(limit(dtype).rms < 0.5f64.sqrt() / epsilon, "{dtype}");
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! The comparison of two programs: inputs, runs, judgements, verdict.
+
+use serde::Serialize;
+
+use crate::parity::ceiling::Share;
+use crate::parity::inputs::{Inputs, Range, Regime};
+use crate::parity::judge::{Judged, Outcome, Reference};
+use crate::parity::null;
+use crate::parity::signature::{Signature, SignatureError};
+use crate::parity::tensor::{Tensor, TensorType};
+use crate::parity::uses::Uses;
+use crate::parity::widen::widen;
+
+/// Elements that all arguments and results may have together: two programs and their widened
+/// copies hold them in eight bytes each.
+pub const MAX_ELEMENTS: u64 = 64 << 20;
+
+/// What runs programs.
+pub trait Runner {
+    /// Why it could not.
+    type Error: std::error::Error + Send + Sync + 'static;
+
+    /// Compiles a program (StableHLO text) and returns its number.
+    ///
+    /// # Errors
+    /// When the compiler refuses.
+    fn load(&mut self, program: &str) -> Result<usize, Self::Error>;
+
+    /// Runs a program.
+    ///
+    /// # Errors
+    /// When it fails.
+    fn run(&mut self, program: usize, arguments: &[Tensor]) -> Result<Vec<Tensor>, Self::Error>;
+}
+
+/// How two programs are compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Names the inputs.
+    pub seed: u64,
+    /// Sets of inputs of each regime.
+    pub sets: u32,
+    /// The part of the ceilings that may be used.
+    pub share: Share,
+}
+
+/// What is said of B.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// All bits of all results on all inputs are equal.
+    BitExact,
+    /// All errors are below the ceilings.
+    WithinTolerance,
+    /// An error is above a ceiling.
+    Changes,
+    /// No set of inputs can tell the programs from ones that compute nothing.
+    Vacuous,
+    /// They take or give different things.
+    NotComparable,
+}
+
+/// One set of inputs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Set {
+    /// Its regime.
+    pub regime: Regime,
+    /// Which of the regime's sets, from 0.
+    pub set: u32,
+    /// The results, in order.
+    pub results: Vec<ResultOf>,
+}
+
+impl Set {
+    /// Whether it tells the programs from ones that compute nothing.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.results.iter().any(ResultOf::counts)
+    }
+}
+
+/// One result of B on one set of inputs.
+#[derive(Clone, Debug, Serialize)]
+pub struct ResultOf {
+    /// What B is against A and the oracle.
+    pub judged: Judged,
+    /// Null candidates that pass as well as B would have to; where there are any, that B passes
+    /// says nothing.
+    pub passing_nulls: Vec<String>,
+    /// How far apart the two programs are in double precision, relative to the magnitude (at least
+    /// the median): rounding aside. None where one has no such form.
+    pub apart_in_double: Option<f64>,
+}
+
+impl ResultOf {
+    /// Whether its passing says anything.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.passing_nulls.is_empty() && self.judged.outcome != Outcome::Unjudged
+    }
+}
+
+/// The whole comparison.
+#[derive(Clone, Debug, Serialize)]
+pub struct Parity {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What stands behind it, in sentences.
+    pub reasons: Vec<String>,
+    /// What names the inputs.
+    pub seed: u64,
+    /// Types of the arguments.
+    pub arguments: Vec<String>,
+    /// What the arguments' values are.
+    pub ranges: Vec<Range>,
+    /// Types of the results.
+    pub results: Vec<String>,
+    /// Elements that the longest sum of the two programs adds up.
+    pub longest_sum: u64,
+    /// Why A is the reference, where there is no oracle in double precision.
+    pub no_oracle: Option<String>,
+    /// Results that no set tells from null candidates: that they agree says nothing.
+    pub unproven_results: Vec<usize>,
+    /// The sets, in order.
+    pub sets: Vec<Set>,
+}
+
+/// Why there is no comparison.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError<E: std::error::Error + 'static> {
+    /// A program does not say what it takes and gives.
+    #[error("{program}: {error}")]
+    Signature {
+        /// `A` or `B`.
+        program: &'static str,
+        /// Why.
+        error: SignatureError,
+    },
+    /// They are too large.
+    #[error(
+        "the arguments and results have {elements} elements, at most {MAX_ELEMENTS} are compared: give the programs with smaller dimensions (fewer layers, a shorter sequence, a smaller batch), the arithmetic is the same"
+    )]
+    TooLarge {
+        /// How many.
+        elements: u64,
+    },
+    /// A program does not run.
+    #[error("{program} cannot be run: {error}")]
+    Run {
+        /// `A`, `B` or the oracle.
+        program: &'static str,
+        /// Why.
+        error: E,
+    },
+    /// A program gives something else than it says.
+    #[error("{program} gives {got} results, its signature has {expected}")]
+    Results {
+        /// `A` or `B`.
+        program: &'static str,
+        /// Results that came.
+        got: usize,
+        /// Results that it should give.
+        expected: usize,
+    },
+}
+
+/// Compares two programs, given as StableHLO text. `progress` is told of each set.
+///
+/// # Errors
+/// When one of them cannot be read or run. That they have different signatures is a verdict.
+pub fn check<R: Runner + ?Sized>(
+    a: &str,
+    b: &str,
+    options: Options,
+    runner: &mut R,
+    mut progress: impl FnMut(Regime, u32),
+) -> Result<Parity, CheckError<R::Error>> {
+    let of = |program, text| {
+        Signature::of_text(text).map_err(|error| CheckError::Signature { program, error })
+    };
+    let (signature, other) = (of("A", a)?, of("B", b)?);
+    let all = signature.arguments.iter().chain(&signature.results);
+    let elements = all.fold(0u64, |sum, ty| sum.saturating_add(ty.elements()));
+    let (uses, other_uses) = (Uses::of_text(a), Uses::of_text(b));
+    let inputs = Inputs::of(&signature, &[&uses, &other_uses], options.seed);
+    let shown = |types: &[TensorType]| types.iter().map(TensorType::to_string).collect();
+    let mut parity = Parity {
+        verdict: Verdict::NotComparable,
+        reasons: signature.differences(&other),
+        seed: options.seed,
+        arguments: shown(&signature.arguments),
+        ranges: inputs.ranges().cloned().collect(),
+        results: shown(&signature.results),
+        longest_sum: uses.longest_sum.max(other_uses.longest_sum),
+        no_oracle: None,
+        unproven_results: Vec::new(),
+        sets: Vec::new(),
+    };
+    if !parity.reasons.is_empty() {
+        return Ok(parity);
+    }
+    if elements > MAX_ELEMENTS {
+        return Err(CheckError::TooLarge { elements });
+    }
+    let mut programs = Programs::load(a, b, signature.results.len(), runner)?;
+    parity.no_oracle = programs.no_oracle.take();
+    for regime in Regime::ALL {
+        for set in 0..options.sets.max(1) {
+            progress(regime, set);
+            let arguments = inputs.make(regime, set);
+            let ran = programs.run(runner, &arguments)?;
+            let results = ran.judge(&arguments, parity.longest_sum, options.share);
+            parity.sets.push(Set {
+                regime,
+                set,
+                results,
+            });
+        }
+    }
+    conclude(&mut parity);
+    Ok(parity)
+}
+
+struct Programs {
+    a: usize,
+    b: usize,
+    /// A and B in double precision.
+    wide: [Option<usize>; 2],
+    no_oracle: Option<String>,
+    results: usize,
+}
+
+struct Ran {
+    a: Vec<Tensor>,
+    b: Vec<Tensor>,
+    wide: [Option<Vec<Tensor>>; 2],
+}
+
+impl Programs {
+    fn load<R: Runner + ?Sized>(
+        a: &str,
+        b: &str,
+        results: usize,
+        runner: &mut R,
+    ) -> Result<Self, CheckError<R::Error>> {
+        let mut load = |program, text| {
+            let loaded = runner.load(text);
+            loaded.map_err(|error| CheckError::Run { program, error })
+        };
+        let (loaded_a, loaded_b) = (load("A", a)?, load("B", b)?);
+        let mut wide = |text: &str| {
+            let text = widen(text).map_err(|error| error.to_string())?;
+            let loaded = runner.load(&text);
+            loaded.map_err(|error| format!("its form in double precision is refused: {error}"))
+        };
+        let (wide_a, wide_b) = (wide(a), wide(b));
+        Ok(Self {
+            a: loaded_a,
+            b: loaded_b,
+            no_oracle: wide_a.as_ref().err().cloned(),
+            wide: [wide_a.ok(), wide_b.ok()],
+            results,
+        })
+    }
+
+    fn run<R: Runner + ?Sized>(
+        &self,
+        runner: &mut R,
+        arguments: &[Tensor],
+    ) -> Result<Ran, CheckError<R::Error>> {
+        let mut run = |program, number, arguments: &[Tensor]| {
+            let results = runner
+                .run(number, arguments)
+                .map_err(|error| CheckError::Run { program, error })?;
+            if results.len() != self.results {
+                return Err(CheckError::Results {
+                    program,
+                    got: results.len(),
+                    expected: self.results,
+                });
+            }
+            Ok(results)
+        };
+        let wide: Vec<Tensor> = match self.wide {
+            [None, None] => Vec::new(),
+            _ => arguments.iter().map(Tensor::widened).collect(),
+        };
+        let [wide_a, wide_b] = self.wide;
+        Ok(Ran {
+            a: run("A", self.a, arguments)?,
+            b: run("B", self.b, arguments)?,
+            wide: [
+                wide_a
+                    .map(|number| run("A in double precision", number, &wide))
+                    .transpose()?,
+                wide_b
+                    .map(|number| run("B in double precision", number, &wide))
+                    .transpose()?,
+            ],
+        })
+    }
+}
+
+impl Ran {
+    fn judge(&self, arguments: &[Tensor], longest_sum: u64, share: Share) -> Vec<ResultOf> {
+        let [oracle, other] = &self.wide;
+        let of = |wide: &Option<Vec<Tensor>>, index: usize| -> Option<Tensor> {
+            wide.as_ref()?.get(index).cloned()
+        };
+        let pairs = self.a.iter().zip(&self.b).enumerate();
+        pairs
+            .map(|(index, (a, b))| {
+                let oracle = of(oracle, index);
+                let reference = Reference::new(a, oracle.as_ref(), longest_sum, share);
+                let judged = reference.judge(b);
+                let passing_nulls = null::candidates(a, arguments)
+                    .filter(|(_, null)| reference.judge(null).outcome <= Outcome::Within)
+                    .map(|(name, _)| name)
+                    .collect();
+                let apart_in_double = oracle
+                    .zip(of(other, index))
+                    .filter(|(a, _)| a.ty.dtype.is_float())
+                    .map(|(a, b)| {
+                        let judged = Reference::new(&a, None, 1, Share::FULL).judge(&b);
+                        let units = judged.b.map_or(0.0, |errors| errors.units.max);
+                        match judged.not_finite {
+                            0 => units * f64::EPSILON,
+                            _ => f64::MAX,
+                        }
+                    });
+                ResultOf {
+                    judged,
+                    passing_nulls,
+                    apart_in_double,
+                }
+            })
+            .collect()
+    }
+}
+
+/// Sums all sets up.
+fn conclude(parity: &mut Parity) {
+    let results = || parity.sets.iter().flat_map(|set| &set.results);
+    let any = |outcome| results().any(|result| result.judged.outcome == outcome);
+    let counting = parity.sets.iter().filter(|set| set.counts()).count();
+    let total = parity.sets.len();
+    let mut reasons = Vec::new();
+    parity.verdict = if any(Outcome::Beyond) {
+        let failing = parity.sets.iter().filter(|set| {
+            let mut results = set.results.iter();
+            results.any(|result| result.judged.outcome == Outcome::Beyond)
+        });
+        let names: Vec<&str> = failing.map(|set| set.regime.name()).collect();
+        reasons.push(format!(
+            "B is beyond its ceiling on {} of {total} input sets: {}",
+            names.len(),
+            deduplicated(names).join(", ")
+        ));
+        Verdict::Changes
+    } else if counting == 0 {
+        reasons.push(format!(
+            "none of the {total} input sets tells A from a program that computes nothing"
+        ));
+        Verdict::Vacuous
+    } else if results().all(|result| result.judged.outcome == Outcome::BitExact) {
+        reasons.push(format!(
+            "all bits are equal on {total} input sets; {counting} of them count"
+        ));
+        Verdict::BitExact
+    } else {
+        reasons.push(format!(
+            "B is below its ceiling on all of the {counting} input sets that count, of {total}"
+        ));
+        Verdict::WithinTolerance
+    };
+    let unproven = (0..parity.results.len()).filter(|&index| {
+        let mut sets = parity.sets.iter();
+        !sets.any(|set| set.results.get(index).is_some_and(ResultOf::counts))
+    });
+    parity.unproven_results = unproven.collect();
+    parity.reasons = reasons;
+}
+
+fn deduplicated(mut names: Vec<&str>) -> Vec<&str> {
+    names.dedup();
+    names
+}
