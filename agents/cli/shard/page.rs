@@ -2,6 +2,7 @@
 
 use profiler::compiler::sharding::answer::{Answer, Choice};
 use profiler::compiler::sharding::evaluate::Verdict;
+use profiler::compiler::sharding::print::PrintedGroup;
 use profiler::compiler::sharding::problem::Role;
 use profiler::compiler::sharding::search::{History, Stop};
 use profiler::compiler::target::Target;
@@ -18,13 +19,11 @@ pub(super) fn answer(answer: &Answer, target: &Target) -> Page {
     };
     page.heading(format!("Sharding for {target}: {}", choice.mesh));
     page.facts(facts(answer, choice));
-    page.heading("Arguments");
-    page.table(arguments(choice));
-    page.heading("In other languages");
+    page.heading("Mesh");
     page.item(choice.sharding.jax_mesh.clone());
     page.item(choice.sharding.torch_mesh.clone());
     page.item(format!("sdy.mesh @mesh = {}", choice.sharding.shardy_mesh));
-    page.table(languages(choice));
+    layouts(&mut page, choice);
     if !choice.why.is_empty() {
         page.heading("Why not the runner-up");
         for why in &choice.why {
@@ -84,45 +83,40 @@ fn facts(answer: &Answer, choice: &Choice) -> Vec<(String, String)> {
     facts
 }
 
-fn arguments(choice: &Choice) -> Table<5> {
-    let mut table = Table::new([
-        ("argument", Align::Left),
-        ("role", Align::Left),
-        ("shape", Align::Left),
-        ("PartitionSpec", Align::Left),
-        ("DTensor", Align::Left),
-    ]);
+/// Arguments that lie alike, with what each language calls it.
+fn layouts(page: &mut Page, choice: &Choice) {
+    let mut layouts: Vec<(&PrintedGroup, Vec<String>)> = Vec::new();
     for group in &choice.sharding.arguments {
         let dims: Vec<String> = group.dims.iter().map(u64::to_string).collect();
         let times = match group.count {
             1 => String::new(),
-            count => format!(" ({count})"),
+            count => format!("{count} x "),
         };
-        table.row([
-            format!("{}{times}", group.name),
-            role(group.role).to_owned(),
-            format!("[{}]", dims.join(",")),
-            group.partition_spec.clone(),
-            group.placements.clone(),
-        ]);
+        let name = format!(
+            "{} ({times}[{}], {})",
+            group.name,
+            dims.join(","),
+            role(group.role)
+        );
+        let same = layouts
+            .iter_mut()
+            .find(|(first, _)| first.shardy == group.shardy && first.gspmd == group.gspmd);
+        match same {
+            Some((_, names)) => names.push(name),
+            None => layouts.push((group, vec![name])),
+        }
     }
-    table
-}
-
-fn languages(choice: &Choice) -> Table<3> {
-    let mut table = Table::new([
-        ("argument", Align::Left),
-        ("Shardy", Align::Left),
-        ("GSPMD", Align::Left),
-    ]);
-    for group in &choice.sharding.arguments {
-        table.row([
-            group.name.clone(),
-            group.shardy.clone(),
-            group.gspmd.clone(),
+    for (group, names) in layouts {
+        page.heading(group.partition_spec.clone());
+        page.facts(vec![
+            ("DTensor".to_owned(), group.placements.clone()),
+            ("Shardy".to_owned(), group.shardy.clone()),
+            ("GSPMD".to_owned(), group.gspmd.clone()),
         ]);
+        for name in names {
+            page.item(name);
+        }
     }
-    table
 }
 
 fn others(answer: &Answer, choice: &Choice) -> Table<6> {

@@ -155,6 +155,10 @@ pub fn shardy(spec: &Spec, mesh: &Mesh) -> String {
     format!("#sdy.sharding<@{MESH_NAME}, [{}]>", dims.join(", "))
 }
 
+fn parts(sizes: impl Iterator<Item = u64>) -> u64 {
+    sizes.fold(1, u64::saturating_mul)
+}
+
 /// GSPMD's annotation of a tensor:
 /// `{devices=[2,1,4]<=[2,4] last_tile_dim_replicate}`, `{replicated}`.
 #[must_use]
@@ -166,14 +170,14 @@ pub fn gspmd(spec: &Spec, mesh: &Mesh) -> String {
     let mut tiles: Vec<u64> = spec
         .dims
         .iter()
-        .map(|axes| axes.iter().map(size).product())
+        .map(|axes| parts(axes.iter().map(size)))
         .collect();
     // Mesh axes in the order in which the tiles count them, those that cut nothing last.
     let mut order: Vec<usize> = spec.dims.iter().flatten().copied().collect();
     let rest: Vec<usize> = (0..mesh.axes.len())
         .filter(|a| !order.contains(a))
         .collect();
-    let copies: u64 = rest.iter().map(size).product();
+    let copies = parts(rest.iter().map(size));
     order.extend(rest);
     let mut suffix = "";
     if copies > 1 {

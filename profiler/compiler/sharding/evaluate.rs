@@ -41,8 +41,8 @@ impl Outcome {
     /// Bytes that a device sends, all axes together.
     #[must_use]
     pub fn all_collective_bytes(&self) -> Bytes {
-        let mut bytes = self.collective_bytes.values();
-        Bytes(bytes.by_ref().fold(0, |sum, b| sum.saturating_add(b.0)))
+        let bytes = self.collective_bytes.values();
+        Bytes(bytes.fold(0, |sum, b| sum.saturating_add(b.0)))
     }
 }
 

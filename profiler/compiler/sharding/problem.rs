@@ -537,6 +537,14 @@ mod tests {
     }
 
     #[test]
+    fn programs_that_are_cut_off_are_read_as_far_as_they_go() {
+        for end in (0..BLOCK.len()).step_by(997) {
+            let read = Problem::read(&BLOCK[..end]);
+            assert!(read.is_err() || end > 5_000, "{end}");
+        }
+    }
+
+    #[test]
     fn programs_that_are_sharded_already_are_refused() {
         let text = BLOCK.replacen("return", "sdy.sharding_constraint\n return", 1);
         assert!(matches!(
