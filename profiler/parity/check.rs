@@ -11,9 +11,12 @@ use crate::parity::tensor::{Tensor, TensorType};
 use crate::parity::uses::Uses;
 use crate::parity::widen::widen;
 
-/// Elements that all arguments and results may have together: two programs and their widened
-/// copies hold them in eight bytes each.
-pub const MAX_ELEMENTS: u64 = 64 << 20;
+/// Elements that all arguments may have together: as they are and widened they take 12 bytes each,
+/// here and in the runner.
+pub const MAX_ARGUMENT_ELEMENTS: u64 = 64 << 20;
+/// Elements that all results may have together: four runs, and what they are judged by, take about
+/// 80 bytes each.
+pub const MAX_RESULT_ELEMENTS: u64 = 16 << 20;
 
 /// What runs programs.
 pub trait Runner {
@@ -138,11 +141,15 @@ pub enum CheckError<E: std::error::Error + 'static> {
     },
     /// They are too large.
     #[error(
-        "the arguments and results have {elements} elements, at most {MAX_ELEMENTS} are compared: give the programs with smaller dimensions (fewer layers, a shorter sequence, a smaller batch), the arithmetic is the same"
+        "the {what} have {elements} elements, at most {limit} are compared: give the programs with smaller dimensions (fewer layers, a shorter sequence, a smaller batch), the arithmetic is the same"
     )]
     TooLarge {
-        /// How many.
+        /// `arguments` or `results`.
+        what: &'static str,
+        /// How many elements they have.
         elements: u64,
+        /// How many they may have.
+        limit: u64,
     },
     /// A program does not run.
     #[error("{program} cannot be run: {error}")]
@@ -179,8 +186,6 @@ pub fn check<R: Runner + ?Sized>(
         Signature::of_text(text).map_err(|error| CheckError::Signature { program, error })
     };
     let (signature, other) = (of("A", a)?, of("B", b)?);
-    let all = signature.arguments.iter().chain(&signature.results);
-    let elements = all.fold(0u64, |sum, ty| sum.saturating_add(ty.elements()));
     let (uses, other_uses) = (Uses::of_text(a), Uses::of_text(b));
     let inputs = Inputs::of(&signature, &[&uses, &other_uses], options.seed);
     let shown = |types: &[TensorType]| types.iter().map(TensorType::to_string).collect();
@@ -199,8 +204,19 @@ pub fn check<R: Runner + ?Sized>(
     if !parity.reasons.is_empty() {
         return Ok(parity);
     }
-    if elements > MAX_ELEMENTS {
-        return Err(CheckError::TooLarge { elements });
+    for (what, types, limit) in [
+        ("arguments", &signature.arguments, MAX_ARGUMENT_ELEMENTS),
+        ("results", &signature.results, MAX_RESULT_ELEMENTS),
+    ] {
+        let add = |sum: u64, ty: &TensorType| sum.saturating_add(ty.elements());
+        let elements = types.iter().fold(0, add);
+        if elements > limit {
+            return Err(CheckError::TooLarge {
+                what,
+                elements,
+                limit,
+            });
+        }
     }
     let mut programs = Programs::load(a, b, signature.results.len(), runner)?;
     parity.no_oracle = programs.no_oracle.take();
@@ -384,4 +400,131 @@ fn conclude(parity: &mut Parity) {
 fn deduplicated(mut names: Vec<&str>) -> Vec<&str> {
     names.dedup();
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parity::float::FloatFormat;
+    use crate::program::dtype::DType;
+
+    /// Programs are functions of one array, named by a word in their text.
+    struct Fake(Vec<String>);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("no function in {0}")]
+    struct NoFunction(String);
+
+    impl Runner for Fake {
+        type Error = NoFunction;
+
+        fn load(&mut self, program: &str) -> Result<usize, NoFunction> {
+            self.0.push(program.to_owned());
+            Ok(self.0.len() - 1)
+        }
+
+        fn run(&mut self, program: usize, arguments: &[Tensor]) -> Result<Vec<Tensor>, NoFunction> {
+            let text = &self.0[program];
+            let x = arguments[0].values();
+            let is_wide = arguments[0].ty.dtype == DType::F64;
+            let bf16 = FloatFormat::of(DType::Bf16).expect("a float");
+            let values: Vec<f64> = if text.contains("cube in bf16") && !is_wide {
+                x.iter()
+                    .map(|x| bf16.round(bf16.round(x * x) * x))
+                    .collect()
+            } else if text.contains("cube") {
+                x.iter().map(|x| x * x * x).collect()
+            } else if text.contains("third") {
+                x.iter().map(|x| x / 3.0).collect()
+            } else if text.contains("zeros") {
+                vec![0.0; x.len()]
+            } else if text.contains("mean") {
+                let mean = x.iter().map(|x| x * x * x).sum::<f64>() / x.len() as f64;
+                vec![mean; x.len()]
+            } else if text.contains("copy") {
+                x
+            } else if text.contains("two results") {
+                return Ok(vec![arguments[0].clone(), arguments[0].clone()]);
+            } else if text.contains("reciprocal") {
+                // Not finite at 0, unlike what it stands for.
+                x.iter().map(|x| x * x / (x * x) * x * x * x).collect()
+            } else {
+                return Err(NoFunction(text.clone()));
+            };
+            let ty = arguments[0].ty.clone();
+            Ok(vec![Tensor::of_bits(ty.clone(), {
+                let format = FloatFormat::of(ty.dtype).expect("a float");
+                values.into_iter().map(move |value| format.encode(value))
+            })])
+        }
+    }
+
+    fn program(what: &str) -> String {
+        format!("func.func @main(%x: tensor<40xf32>) -> tensor<40xf32> {{\n// {what}\n}}")
+    }
+
+    fn compare(a: &str, b: &str) -> Result<Parity, CheckError<NoFunction>> {
+        let options = Options {
+            seed: 3,
+            sets: 1,
+            share: Share::FULL,
+        };
+        let mut runner = Fake(Vec::new());
+        check(&program(a), &program(b), options, &mut runner, |_, _| {})
+    }
+
+    fn verdict(a: &str, b: &str) -> Verdict {
+        compare(a, b).expect("runs").verdict
+    }
+
+    #[test]
+    fn verdicts_follow_from_what_the_programs_compute() {
+        assert_eq!(verdict("cube", "cube"), Verdict::BitExact);
+        assert_eq!(verdict("cube in bf16", "cube"), Verdict::WithinTolerance);
+        assert_eq!(verdict("cube", "cube in bf16"), Verdict::Changes);
+        assert_eq!(verdict("cube", "third"), Verdict::Changes);
+        assert_eq!(verdict("zeros", "zeros"), Verdict::Vacuous);
+        assert_eq!(verdict("copy", "copy"), Verdict::Vacuous);
+        assert_eq!(verdict("mean", "mean"), Verdict::Vacuous);
+    }
+
+    #[test]
+    fn candidates_that_compute_nothing_fail() {
+        for null in ["zeros", "mean", "copy"] {
+            assert_eq!(verdict("cube", null), Verdict::Changes, "{null}");
+        }
+    }
+
+    #[test]
+    fn a_set_that_does_not_count_can_fail_still() {
+        let parity = compare("cube", "reciprocal").expect("runs");
+        let zeros = parity.sets.iter().find(|set| set.regime == Regime::Zeros);
+        let zeros = zeros.expect("all regimes run");
+        assert!(!zeros.counts());
+        assert_eq!(zeros.results[0].judged.outcome, Outcome::Beyond);
+        assert_eq!(parity.verdict, Verdict::Changes);
+    }
+
+    #[test]
+    fn the_oracle_is_a_in_double_precision() {
+        let parity = compare("cube in bf16", "cube").expect("runs");
+        assert_eq!(parity.no_oracle, None);
+        for set in &parity.sets {
+            let result = &set.results[0];
+            assert_eq!(result.apart_in_double, Some(0.0));
+            let (a, b) = (
+                result.judged.a.expect("floats"),
+                result.judged.b.expect("floats"),
+            );
+            assert!(b.units.rms <= 0.5 && b.units.rms <= a.units.rms, "{set:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_an_error_that_names_the_program() {
+        let error = compare("cube", "unknown").expect_err("no function");
+        assert!(error.to_string().starts_with("B cannot be run"), "{error}");
+        let error = compare("cube", "two results").expect_err("more results");
+        assert!(error.to_string().contains("B gives 2 results"), "{error}");
+    }
 }
