@@ -11,6 +11,7 @@ use profiler::compiler::calibrated::Calibrated;
 use profiler::compiler::calibration::Calibration;
 use profiler::compiler::compiled::Compiled;
 use profiler::compiler::cost_model::CostModel;
+use profiler::compiler::dump;
 use profiler::compiler::cost_model::program_price::{ProgramPrice, RatioBand};
 use profiler::compiler::ici::{Ici, Topology};
 use profiler::compiler::llo::score::{Pricing, Score, score};
@@ -46,6 +47,10 @@ pub struct CompileArgs {
     /// An option of the compiler, as xla_tpu_scoped_vmem_limit_kib=65536; may be repeated.
     #[arg(long = "option", value_name = "NAME=VALUE", value_parser = parse_option)]
     pub options: Vec<(String, String)>,
+
+    /// A calibration of your own instead of the built-in one: see `tpu-tune calibrate`.
+    #[arg(long, value_name = "FILE", value_parser = read_calibration)]
+    pub calibration: Option<Calibration>,
 
     /// The compiler itself.
     #[command(flatten)]
@@ -127,8 +132,49 @@ impl<'a> Lazy<'a> {
 /// # Errors
 /// When it cannot be read or is no program.
 pub fn read_program(path: &Path) -> Result<ProgramFile> {
+    if path.is_dir() {
+        return read_dump(path);
+    }
     let bytes = profiler::source::read_inflated(path)?;
     ProgramFile::of_bytes(&bytes).with_context(|| format!("cannot use {}", path.display()))
+}
+
+/// Reads the largest program of a folder that a compiler dumped into (`--xla_dump_to`), with its
+/// buffers where they lie beside it.
+fn read_dump(folder: &Path) -> Result<ProgramFile> {
+    let shown = folder.display();
+    let mut found: Vec<(u64, u8, String)> = folder
+        .read_dir()
+        .with_context(|| format!("cannot read {shown}"))?
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let name = entry.file_name().into_string().ok()?;
+            Some((entry.metadata().ok()?.len(), dump::rank(&name)?, name))
+        })
+        .collect();
+    found.sort();
+    let Some((_, _, largest)) = found.last() else {
+        bail!(
+            "{shown} holds no scheduled program: expected *.after_optimizations.hlo.pb or .txt, as --xla_dump_to with --xla_dump_hlo_as_proto writes them"
+        );
+    };
+    let module = dump::module_of(largest);
+    let mut files: Vec<(u8, &String)> = found
+        .iter()
+        .filter(|(_, _, name)| dump::module_of(name) == module)
+        .map(|(_, rank, name)| (*rank, name))
+        .collect();
+    files.sort();
+    let Some((_, best)) = files.last() else {
+        bail!("{shown} holds no scheduled program");
+    };
+    let mut bytes = profiler::source::read_inflated(&folder.join(best))?;
+    let assigned = files.iter().find(|(_, name)| dump::is_assigned(name));
+    if let Some((_, assigned)) = assigned.filter(|(_, name)| name != best) {
+        let with_buffers = profiler::source::read_inflated(&folder.join(assigned))?;
+        bytes = dump::join(&bytes, &with_buffers);
+    }
+    ProgramFile::of_bytes(&bytes).with_context(|| format!("cannot use {shown}/{best}"))
 }
 
 /// Compiles a program file, unless it holds what the compiler already scheduled.
@@ -275,17 +321,38 @@ pub struct Predicted {
     pub device: ProgramPrice,
 }
 
-/// The calibration for a target and a build of the compiler.
-#[must_use]
-pub fn calibration(target: &Target, compiled: Option<&Compiled>) -> Calibration {
-    let of_chip = knowledge::calibration::calibration(target.generation);
+/// Reads a calibration that `tpu-tune calibrate` wrote.
+fn read_calibration(path: &str) -> Result<Calibration, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    toml::from_str(&text).map_err(|error| format!("not a calibration: {error}"))
+}
+
+/// The calibration for what was compiled: the user's own, else the one of the chip, with wider
+/// bands where it does not cover the build of the compiler.
+///
+/// # Errors
+/// When the user's own is of another chip.
+pub fn calibration(args: &CompileArgs, compiled: Option<&Compiled>) -> Result<Calibration> {
+    let generation = args.target.generation;
+    let of_chip = match &args.calibration {
+        Some(own) if own.generation == generation => own.clone(),
+        Some(own) => bail!(
+            "the calibration is of {}, and the target is {}",
+            own.generation.name(),
+            args.target
+        ),
+        None => knowledge::calibration::calibration(generation),
+    };
     let build = compiled.map_or("", |compiled| compiled.build.libtpu.as_str());
-    of_chip.for_build(build)
+    Ok(of_chip.for_build(build))
 }
 
 /// Predicts one run of a scheduled program.
-#[must_use]
-pub fn predict(scheduled: Scheduled, target: &Target) -> Predicted {
+///
+/// # Errors
+/// When the calibration does not fit the target.
+pub fn predict(scheduled: Scheduled, args: &CompileArgs) -> Result<Predicted> {
+    let target = &args.target;
     let Scheduled {
         path,
         kind,
@@ -297,7 +364,7 @@ pub fn predict(scheduled: Scheduled, target: &Target) -> Predicted {
         kernels,
     } = scheduled;
     let facts = knowledge::chips::chip(target.generation);
-    let calibration = calibration(target, compiled.as_ref());
+    let calibration = calibration(args, compiled.as_ref())?;
     let grid: Vec<u64> = target.grid.iter().map(|side| u64::from(*side)).collect();
     let prices = Calibrated {
         facts,
@@ -344,13 +411,13 @@ pub fn predict(scheduled: Scheduled, target: &Target) -> Predicted {
     });
     session.notes.merge(notes);
     profiler::compiler::predicted_session::predict(&mut session, facts, &prices, &settings);
-    Predicted {
+    Ok(Predicted {
         session,
         compiled,
         hlo,
         device,
         kernels,
-    }
+    })
 }
 
 impl Predicted {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use profiler::compiler::llo::score::{Pricing, Score, rank, score};
-use profiler::compiler::llo::{KernelSchedule, Memory, Setting, Unit};
+use profiler::compiler::llo::{KernelSchedule, Memory, Unit};
 use profiler::program::cost;
 use profiler::units::percent;
 use serde_json::json;
@@ -53,10 +53,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let compiler = Lazy::new(&args.compile.compiler);
     let mut scored: Vec<Scored> = Vec::new();
     for path in &args.programs {
-        let predicted = predict(
-            schedule(path, &args.compile, &compiler)?,
-            &args.compile.target,
-        );
+        let predicted = predict(schedule(path, &args.compile, &compiler)?, &args.compile)?;
         let found = kernels(&predicted, &pricing, name(path));
         if found.is_empty() {
             let notes = predicted.session.notes.iter().map(|note| note.message);

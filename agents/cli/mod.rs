@@ -1,6 +1,7 @@
 //! The command line: one file a command.
 
 pub mod analyze;
+pub mod calibrate;
 pub mod compare;
 pub mod compile_worker;
 pub mod diff;
@@ -62,6 +63,8 @@ enum Command {
     Parity(parity::Args),
     /// Score Pallas kernels from the compiler's final schedule, and rank them.
     Kernels(kernels::Args),
+    /// Fit the cost model to a trace of your own, for predictions of programs like it.
+    Calibrate(calibrate::Args),
     /// List what programs can be compiled for.
     Targets(targets::Args),
     /// Check what this machine has: Python, the TPU compiler; fetch the latter.
@@ -137,6 +140,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::WhatIf(args) => what_if::run(&args),
         Command::Parity(args) => parity::run(&args),
         Command::Kernels(args) => kernels::run(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
         Command::Targets(args) => targets::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::CompileWorker(args) => compile_worker::run(&args),

@@ -174,7 +174,14 @@ impl Compiler {
         if let (Some(dump), Request::Compile { options, .. }) = (&dump, &mut request) {
             options.overrides.extend(dump.options());
         }
-        let outcome = self.pool.ask(&request, &program.code);
+        let mut outcome = self.pool.ask(&request, &program.code);
+        if matches!(&outcome, Err(CompileError::Rejected { message, .. }) if dump::is_unknown(message))
+            && let Request::Compile { options: asked, .. } = &mut request
+        {
+            // A build without these options: buffers are not shown then.
+            asked.overrides.clone_from(&options.overrides);
+            outcome = self.pool.ask(&request, &program.code);
+        }
         let dumped = dump.and_then(|dump| dump.assigned()).unwrap_or_default();
         let (response, optimized, pjrt) = match outcome {
             Err(error) if error.is_out_of_hbm() => {
