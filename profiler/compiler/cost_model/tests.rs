@@ -77,7 +77,9 @@ fn program(text: &str) -> Program {
 fn price(text: &str, op: &str) -> Price {
     let program = program(text);
     let op = program.find(op).expect(op);
-    CostModel::new(&program, &chip(), &calibration()).price(op)
+    let (facts, calibration) = (&chip(), &calibration());
+    let models = Calibrated { facts, calibration };
+    models.pricer(&program).price(op)
 }
 
 fn total(text: &str) -> ProgramPrice {
