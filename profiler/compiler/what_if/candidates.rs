@@ -130,6 +130,8 @@ struct Work {
     total: f64,
     by_class: BTreeMap<Node, f64>,
     by_value: BTreeMap<usize, f64>,
+    /// Classes that are merged from others.
+    merged: BTreeMap<Node, Vec<Node>>,
 }
 
 impl Work {
@@ -138,6 +140,7 @@ impl Work {
             total: 0.0,
             by_class: BTreeMap::new(),
             by_value: BTreeMap::new(),
+            merged: dims.merged(),
         };
         for (_, op) in module.ops() {
             work.add(module, dims, op);
@@ -179,10 +182,16 @@ impl Work {
         self.total += flops;
         // A dimension that heads and head size were merged into is worked on as both.
         let mut classes: Vec<Node> = dims.of(left).chain(dims.of(right)).collect();
-        for node in classes.clone() {
-            classes.extend(dims.parts(node));
-        }
         classes.iter_mut().for_each(|n| *n = dims.root(*n));
+        for node in classes.clone() {
+            classes.extend(
+                self.merged
+                    .get(&node)
+                    .into_iter()
+                    .flatten()
+                    .map(|&n| dims.root(n)),
+            );
+        }
         classes.sort_unstable();
         classes.dedup();
         for class in classes.into_iter().filter(|c| !batches.contains(c)) {
@@ -214,7 +223,7 @@ impl Work {
             let to = from.saturating_add(lanes - 1) / lanes * lanes;
             let grows = lossy(to) / lossy(from);
             // A dimension that is merged from others follows from them.
-            if to > from && grows <= MOST_GROWTH && dims.parts(class).is_empty() {
+            if to > from && grows <= MOST_GROWTH && !self.merged.contains_key(&class) {
                 let share = self.share(self.by_class.get(&class).copied().unwrap_or(0.0));
                 out.push((
                     Resize {
