@@ -103,6 +103,10 @@ fn candidates_name_the_odd_dimensions_and_nothing_in_the_even_model() {
             [(100, 128), (1023, 1024), (1200, 1280), (50257, 50304)]
         );
         let found = candidates(&parse(&odd), Tiles::default());
+        let Change::Resize(heads) = &found[3].change else {
+            panic!("{:?}", found[3])
+        };
+        assert!(heads.len() <= 2, "queries with keys, and values: {heads:?}");
         // Four alone, six pairs, all; queries, keys and values as one matmul, gate and up.
         assert_eq!(found.len(), 13);
         for candidate in &found {
