@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::program::stablehlo::{Module, Op, ValueId};
 
-use super::dims::{Dims, Node};
+use super::dims::{Dims, Node, Sizes};
 use super::dtype::is_dot;
 use super::merge;
 use super::rules::{self, DotAxes};
@@ -51,32 +51,34 @@ const MOST_SIZES: usize = 6;
 pub fn candidates(module: &Module<'_>, tiles: Tiles) -> Vec<Candidate> {
     let dims = rules::dimensions(module);
     let work = Work::of(module, &dims);
-    let solves = |resizes: &[Resize]| {
-        let wanted = resizes.iter().filter_map(|r| {
-            let (value, _) = r.dimension.find(module)?;
-            Some((dims.node(value, r.dimension.axis)?, r.to))
-        });
-        dims.solve(&wanted.collect::<Vec<_>>()).is_ok()
+    let node = |r: &Resize| dims.node(r.dimension.find(module)?.0, r.dimension.axis);
+    let solve = |resizes: &[Resize]| {
+        let wanted: Vec<_> = resizes
+            .iter()
+            .filter_map(|r| Some((node(r)?, r.to)))
+            .collect();
+        dims.solve(&wanted).ok()
     };
     let mut single: Vec<(Vec<Resize>, f64)> = Vec::new();
     for (resize, share) in work.resizes(module, &dims, tiles) {
-        if !solves(std::slice::from_ref(&resize)) {
+        if solve(std::slice::from_ref(&resize)).is_none() {
             continue;
         }
-        match single
-            .iter_mut()
-            .find(|(group, _)| group[0].from == resize.from)
-        {
-            Some((group, most)) => {
-                group.push(resize);
-                if solves(group) {
-                    *most = share.max(*most);
-                } else {
-                    group.pop();
-                }
+        let same = |group: &[Resize]| group.first().is_some_and(|r| r.from == resize.from);
+        let Some((group, most)) = single.iter_mut().find(|(group, _)| same(group)) else {
+            single.push((vec![resize], share));
+            continue;
+        };
+        let follows =
+            |sizes: Sizes| node(&resize).is_some_and(|n| sizes.contains_key(&dims.root(n)));
+        if !solve(group).is_some_and(follows) {
+            group.push(resize);
+            if solve(group).is_none() {
+                group.pop();
+                continue;
             }
-            None => single.push((vec![resize], share)),
         }
+        *most = share.max(*most);
     }
     single.retain(|(_, share)| *share >= LEAST_SHARE);
     single.sort_by(|(a, x), (b, y)| y.total_cmp(x).then_with(|| a.cmp(b)));
@@ -85,7 +87,7 @@ pub fn candidates(module: &Module<'_>, tiles: Tiles) -> Vec<Candidate> {
     let mut out = Vec::new();
     let mut add = |parts: &[&(Vec<Resize>, f64)]| {
         let resizes: Vec<Resize> = parts.iter().flat_map(|(r, _)| r.iter().cloned()).collect();
-        if solves(&resizes) {
+        if solve(&resizes).is_some() {
             let share = parts.iter().map(|(_, share)| *share).fold(0.0, f64::max);
             out.push(Candidate {
                 change: Change::Resize(resizes),
@@ -130,6 +132,8 @@ struct Work {
     total: f64,
     by_class: BTreeMap<Node, f64>,
     by_value: BTreeMap<usize, f64>,
+    /// Classes that are merged from others.
+    merged: BTreeMap<Node, Vec<Node>>,
 }
 
 impl Work {
@@ -138,6 +142,7 @@ impl Work {
             total: 0.0,
             by_class: BTreeMap::new(),
             by_value: BTreeMap::new(),
+            merged: dims.merged(),
         };
         for (_, op) in module.ops() {
             work.add(module, dims, op);
@@ -179,10 +184,16 @@ impl Work {
         self.total += flops;
         // A dimension that heads and head size were merged into is worked on as both.
         let mut classes: Vec<Node> = dims.of(left).chain(dims.of(right)).collect();
-        for node in classes.clone() {
-            classes.extend(dims.parts(node));
-        }
         classes.iter_mut().for_each(|n| *n = dims.root(*n));
+        for node in classes.clone() {
+            classes.extend(
+                self.merged
+                    .get(&node)
+                    .into_iter()
+                    .flatten()
+                    .map(|&n| dims.root(n)),
+            );
+        }
         classes.sort_unstable();
         classes.dedup();
         for class in classes.into_iter().filter(|c| !batches.contains(c)) {
@@ -214,7 +225,7 @@ impl Work {
             let to = from.saturating_add(lanes - 1) / lanes * lanes;
             let grows = lossy(to) / lossy(from);
             // A dimension that is merged from others follows from them.
-            if to > from && grows <= MOST_GROWTH && dims.parts(class).is_empty() {
+            if to > from && grows <= MOST_GROWTH && !self.merged.contains_key(&class) {
                 let share = self.share(self.by_class.get(&class).copied().unwrap_or(0.0));
                 out.push((
                     Resize {

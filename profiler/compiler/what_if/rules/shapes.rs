@@ -221,8 +221,8 @@ impl Rule<'_, '_> {
             return Window::Share(size);
         }
         // A kernel of fixed size: its padding is cut off again.
-        let kernel = start == 0 && self.dims.is_frozen(whole);
-        if taken > 1 && size.saturating_sub(taken) <= FEW && !kernel {
+        let few = taken > 1 && size.saturating_sub(taken) <= FEW;
+        if few && (start > 0 || !self.dims.is_frozen(whole)) {
             let delta = taken.saturating_sub(size);
             self.dims
                 .relate(Relation::Offset { part, whole, delta }, self.op);
