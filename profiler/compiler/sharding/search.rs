@@ -330,3 +330,7 @@ fn since_last_gain(history: &History) -> usize {
     }
     since
 }
+
+#[cfg(test)]
+#[path = "search_tests.rs"]
+mod tests;
