@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::parity::ceiling::Share;
+use crate::parity::ceiling::{Share, Terms};
 use crate::parity::inputs::{Inputs, Range, Regime};
 use crate::parity::judge::{Judged, Outcome, Reference};
 use crate::parity::null;
@@ -220,12 +220,19 @@ pub fn check<R: Runner + ?Sized>(
     }
     let mut programs = Programs::load(a, b, signature.results.len(), runner)?;
     parity.no_oracle = programs.no_oracle.take();
+    let terms = Terms {
+        longest_sum: parity.longest_sum,
+        coarsest: uses.coarsest,
+        share: options.share,
+    };
+    let mut elsewhere = Elsewhere::default();
     for regime in Regime::ALL {
         for set in 0..options.sets.max(1) {
             progress(regime, set);
             let arguments = inputs.make(regime, set);
             let ran = programs.run(runner, &arguments)?;
-            let results = ran.judge(&arguments, parity.longest_sum, options.share);
+            let results = ran.judge(&arguments, &elsewhere.last, terms);
+            elsewhere.see(&ran);
             parity.sets.push(Set {
                 regime,
                 set,
@@ -233,8 +240,55 @@ pub fn check<R: Runner + ?Sized>(
             });
         }
     }
+    if let Some(first) = parity.sets.first_mut() {
+        elsewhere.judge_first(first, terms);
+    }
     conclude(&mut parity);
     Ok(parity)
+}
+
+/// Results of a single number on other inputs: what a constant program would give.
+#[derive(Default)]
+struct Elsewhere {
+    /// Of the set before, by result.
+    last: Vec<f64>,
+    /// A and the oracle on the first set, by result; none for results of more than one number.
+    first: Vec<Option<(Tensor, Option<Tensor>)>>,
+    /// Of the second set.
+    second: Vec<f64>,
+}
+
+impl Elsewhere {
+    fn see(&mut self, ran: &Ran) {
+        let means = ran.a.iter().map(|a| match a.ty.elements() {
+            1 => null::mean(a),
+            _ => 0.0,
+        });
+        let means: Vec<f64> = means.collect();
+        if self.first.is_empty() {
+            let oracle = |index: usize| ran.wide.first()?.as_ref()?.get(index).cloned();
+            let single = ran.a.iter().enumerate().map(|(index, a)| {
+                let is_single = a.ty.elements() == 1;
+                is_single.then(|| (a.clone(), oracle(index)))
+            });
+            self.first = single.collect();
+        } else if self.second.is_empty() {
+            self.second.clone_from(&means);
+        }
+        self.last = means;
+    }
+
+    /// The first set had none before it: its constant is what A gave on the second.
+    fn judge_first(&self, set: &mut Set, terms: Terms) {
+        let known = self.first.iter().zip(&self.second);
+        for (result, (first, &value)) in set.results.iter_mut().zip(known) {
+            let Some((a, oracle)) = first else { continue };
+            let reference = Reference::new(a, oracle.as_ref(), terms);
+            if reference.judge(&null::filled(a, value)).outcome <= Outcome::Within {
+                result.passing_nulls.push(null::A_CONSTANT.to_owned());
+            }
+        }
+    }
 }
 
 struct Programs {
@@ -318,7 +372,7 @@ impl Programs {
 }
 
 impl Ran {
-    fn judge(&self, arguments: &[Tensor], longest_sum: u64, share: Share) -> Vec<ResultOf> {
+    fn judge(&self, arguments: &[Tensor], elsewhere: &[f64], terms: Terms) -> Vec<ResultOf> {
         let [oracle, other] = &self.wide;
         let of = |wide: &Option<Vec<Tensor>>, index: usize| -> Option<Tensor> {
             wide.as_ref()?.get(index).cloned()
@@ -327,9 +381,9 @@ impl Ran {
         pairs
             .map(|(index, (a, b))| {
                 let oracle = of(oracle, index);
-                let reference = Reference::new(a, oracle.as_ref(), longest_sum, share);
+                let reference = Reference::new(a, oracle.as_ref(), terms);
                 let judged = reference.judge(b);
-                let passing_nulls = null::candidates(a, arguments)
+                let passing_nulls = null::candidates(a, arguments, elsewhere.get(index).copied())
                     .filter(|(_, null)| reference.judge(null).outcome <= Outcome::Within)
                     .map(|(name, _)| name)
                     .collect();
@@ -337,7 +391,7 @@ impl Ran {
                     .zip(of(other, index))
                     .filter(|(a, _)| a.ty.dtype.is_float())
                     .map(|(a, b)| {
-                        let judged = Reference::new(&a, None, 1, Share::FULL).judge(&b);
+                        let judged = Reference::new(&a, None, terms).judge(&b);
                         let units = judged.b.map_or(0.0, |errors| errors.units.max);
                         match judged.not_finite {
                             0 => units * f64::EPSILON,
@@ -443,6 +497,11 @@ mod tests {
                 vec![mean; x.len()]
             } else if text.contains("copy") {
                 x
+            } else if text.contains("loss") {
+                let loss = x.iter().map(|x| x * x).sum::<f64>();
+                return Ok(vec![single(loss, arguments)]);
+            } else if text.contains("seven") {
+                return Ok(vec![single(7.0, arguments)]);
             } else if text.contains("two results") {
                 return Ok(vec![arguments[0].clone(), arguments[0].clone()]);
             } else if text.contains("reciprocal") {
@@ -459,8 +518,19 @@ mod tests {
         }
     }
 
+    fn single(value: f64, arguments: &[Tensor]) -> Tensor {
+        let dims = Vec::new();
+        let dtype = arguments[0].ty.dtype;
+        Tensor::of_values(TensorType { dtype, dims }, [value].into_iter())
+    }
+
     fn program(what: &str) -> String {
-        format!("func.func @main(%x: tensor<40xf32>) -> tensor<40xf32> {{\n// {what}\n}}")
+        let dims = if ["loss", "seven"].contains(&what) {
+            ""
+        } else {
+            "40x"
+        };
+        format!("func.func @main(%x: tensor<40xf32>) -> tensor<{dims}f32> {{\n// {what}\n}}")
     }
 
     fn compare(a: &str, b: &str) -> Result<Parity, CheckError<NoFunction>> {
@@ -486,6 +556,9 @@ mod tests {
         assert_eq!(verdict("zeros", "zeros"), Verdict::Vacuous);
         assert_eq!(verdict("copy", "copy"), Verdict::Vacuous);
         assert_eq!(verdict("mean", "mean"), Verdict::Vacuous);
+        assert_eq!(verdict("loss", "loss"), Verdict::BitExact);
+        assert_eq!(verdict("seven", "seven"), Verdict::Vacuous);
+        assert_eq!(verdict("loss", "seven"), Verdict::Changes);
     }
 
     #[test]

@@ -193,8 +193,8 @@ fn parity(a: &str, b: &str, args: &[&str]) -> Ran {
 
 fn json(a: &str, b: &str, code: i32) -> Value {
     let ran = parity(a, b, &["--format", "json"]);
-    assert_eq!(ran.code, code, "{}{}", ran.stdout, ran.stderr);
-    let value: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert_eq!(ran.code, code, "{}{}", ran.out, ran.err);
+    let value: Value = serde_json::from_str(&ran.out).expect("JSON");
     value["parity"].clone()
 }
 
@@ -311,10 +311,10 @@ fn the_page_says_what_was_run_and_what_differs() {
         "scaled down 2",
         "the oracle has",
     ] {
-        assert!(ran.stdout.contains(part), "{part} in\n{}", ran.stdout);
+        assert!(ran.out.contains(part), "{part} in\n{}", ran.out);
     }
     let again = parity(MATMUL, CAST, &["--inputs", "2", "--seed", "7"]);
-    assert_eq!(ran.stdout, again.stdout);
+    assert_eq!(ran.out, again.out);
 }
 
 #[test]
@@ -325,19 +325,19 @@ fn what_cannot_be_compared_exits_with_2_and_says_why() {
     let ran = parity(MATMUL, ABS, &[]);
     assert_eq!(ran.code, 2);
     assert!(
-        ran.stdout.contains("A has 2 arguments, B has 1"),
+        ran.out.contains("A has 2 arguments, B has 1"),
         "{}",
-        ran.stdout
+        ran.out
     );
     let broken = MATMUL.replace("stablehlo.dot_general", "stablehlo.dot_genral");
     let ran = parity(MATMUL, &broken, &[]);
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("B cannot be run"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("dot_genral"), "{}", ran.stderr);
+    assert!(ran.err.contains("B cannot be run"), "{}", ran.err);
+    assert!(ran.err.contains("dot_genral"), "{}", ran.err);
     let large = ABS.replace("tensor<8xf32>", "tensor<100000x100000xf32>");
     let ran = parity(&large, &large, &[]);
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("smaller dimensions"), "{}", ran.stderr);
+    assert!(ran.err.contains("smaller dimensions"), "{}", ran.err);
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn ceilings_cannot_be_raised() {
             &format!("--tolerance={share}"),
         ]);
         assert_eq!(ran.code, 2);
-        assert!(ran.stderr.contains("never raised"), "{}", ran.stderr);
+        assert!(ran.err.contains("never raised"), "{}", ran.err);
     }
 }
 
@@ -363,12 +363,12 @@ fn without_a_runner_it_says_how_to_get_one() {
     command.env_remove("VIRTUAL_ENV").env("PATH", folder.path());
     let ran = Ran::from(command.output().expect("the program starts"));
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("pip install jax"), "{}", ran.stderr);
+    assert!(ran.err.contains("pip install jax"), "{}", ran.err);
     let ran = folder.run(&["parity", "a.mlir", "a.mlir", "--cpu-plugin", "none.so"]);
     assert_eq!(ran.code, 2);
     assert!(
-        ran.stderr.contains("no CPU PJRT plugin at none.so"),
+        ran.err.contains("no CPU PJRT plugin at none.so"),
         "{}",
-        ran.stderr
+        ran.err
     );
 }
