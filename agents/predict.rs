@@ -392,7 +392,7 @@ pub fn predict(scheduled: Scheduled, args: &CompileArgs) -> Result<Predicted> {
             prices: words(&calibration, compiled.as_ref()),
             is_lower_bound: false,
         },
-        hbm_gb_per_s: Some(facts.hbm_gb_per_s_per_chip.value * calibration.constants.hbm),
+        hbm_gb_per_s: Some(facts.hbm_gb_per_s_per_device() * calibration.constants.hbm),
         ..Settings::default()
     };
     let mut session = Session::default();
