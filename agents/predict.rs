@@ -1,16 +1,21 @@
 //! A program file and a target become a predicted session.
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use profiler::chip::ChipFacts;
 use profiler::compiler::calibrated::Calibrated;
 use profiler::compiler::calibration::Calibration;
 use profiler::compiler::compiled::Compiled;
 use profiler::compiler::cost_model::CostModel;
+use profiler::compiler::dump;
 use profiler::compiler::cost_model::program_price::{ProgramPrice, RatioBand};
 use profiler::compiler::ici::{Ici, Topology};
+use profiler::compiler::llo::score::{Pricing, Score, score};
+use profiler::compiler::llo::{KernelSchedule, Memory, Setting};
 use profiler::compiler::options::CompileOptions;
 use profiler::compiler::predicted_session::Settings;
 use profiler::compiler::program_file::{ProgramFile, ProgramKind};
@@ -18,6 +23,7 @@ use profiler::compiler::target::Target;
 use profiler::diff::{Diff, without_layout};
 use profiler::note::Notes;
 use profiler::prediction::{Band, Provenance};
+use profiler::program::cost;
 use profiler::program::shape::MemorySpace;
 use profiler::program::{Program, parse_module, read_hlo_proto};
 use profiler::session::{Format, Input, Session, SessionProgram};
@@ -41,6 +47,10 @@ pub struct CompileArgs {
     /// An option of the compiler, as xla_tpu_scoped_vmem_limit_kib=65536; may be repeated.
     #[arg(long = "option", value_name = "NAME=VALUE", value_parser = parse_option)]
     pub options: Vec<(String, String)>,
+
+    /// A calibration of your own instead of the built-in one: see `tpu-tune calibrate`.
+    #[arg(long, value_name = "FILE", value_parser = read_calibration)]
+    pub calibration: Option<Calibration>,
 
     /// The compiler itself.
     #[command(flatten)]
@@ -74,6 +84,8 @@ pub struct Scheduled {
     pub notes: Notes,
     /// The schedule as bytes; empty where it was text.
     pub hlo: Vec<u8>,
+    /// Final schedules of its kernels, where it has some and the compiler lists them.
+    pub kernels: Vec<KernelSchedule>,
 }
 
 /// The compiler, looked for when it is needed first: what is compiled already needs none.
@@ -120,8 +132,49 @@ impl<'a> Lazy<'a> {
 /// # Errors
 /// When it cannot be read or is no program.
 pub fn read_program(path: &Path) -> Result<ProgramFile> {
+    if path.is_dir() {
+        return read_dump(path);
+    }
     let bytes = profiler::source::read_inflated(path)?;
     ProgramFile::of_bytes(&bytes).with_context(|| format!("cannot use {}", path.display()))
+}
+
+/// Reads the largest program of a folder that a compiler dumped into (`--xla_dump_to`), with its
+/// buffers where they lie beside it.
+fn read_dump(folder: &Path) -> Result<ProgramFile> {
+    let shown = folder.display();
+    let mut found: Vec<(u64, u8, String)> = folder
+        .read_dir()
+        .with_context(|| format!("cannot read {shown}"))?
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let name = entry.file_name().into_string().ok()?;
+            Some((entry.metadata().ok()?.len(), dump::rank(&name)?, name))
+        })
+        .collect();
+    found.sort();
+    let Some((_, _, largest)) = found.last() else {
+        bail!(
+            "{shown} holds no scheduled program: expected *.after_optimizations.hlo.pb or .txt, as --xla_dump_to with --xla_dump_hlo_as_proto writes them"
+        );
+    };
+    let module = dump::module_of(largest);
+    let mut files: Vec<(u8, &String)> = found
+        .iter()
+        .filter(|(_, _, name)| dump::module_of(name) == module)
+        .map(|(_, rank, name)| (*rank, name))
+        .collect();
+    files.sort();
+    let Some((_, best)) = files.last() else {
+        bail!("{shown} holds no scheduled program");
+    };
+    let mut bytes = profiler::source::read_inflated(&folder.join(best))?;
+    let assigned = files.iter().find(|(_, name)| dump::is_assigned(name));
+    if let Some((_, assigned)) = assigned.filter(|(_, name)| name != best) {
+        let with_buffers = profiler::source::read_inflated(&folder.join(assigned))?;
+        bytes = dump::join(&bytes, &with_buffers);
+    }
+    ProgramFile::of_bytes(&bytes).with_context(|| format!("cannot use {shown}/{best}"))
 }
 
 /// Compiles a program file, unless it holds what the compiler already scheduled.
@@ -162,6 +215,7 @@ pub fn schedule_file(
                 ProgramKind::HloProto => file.code,
                 _ => Vec::new(),
             },
+            kernels: Vec::new(),
         });
     }
     let options = options(&file, args).with_context(|| path.display().to_string())?;
@@ -173,7 +227,7 @@ pub fn schedule_file(
         outcome => outcome.with_context(|| shown.to_string())?,
     };
     let hlo = std::mem::take(&mut compiled.hlo);
-    let (mut program, notes) = read_hlo_proto(&hlo);
+    let (mut program, mut notes) = read_hlo_proto(&hlo);
     // Groups of all devices are written without saying how many these are.
     program
         .num_partitions
@@ -181,15 +235,74 @@ pub fn schedule_file(
     program
         .replica_count
         .get_or_insert(u64::from(options.replicas));
+    let kernels = match kernels(&file, &program, args, &options, compiler.get()?) {
+        Ok((kernels, more)) => {
+            notes.merge(more);
+            kernels
+        }
+        Err(error) => {
+            notes.info(
+                "no-kernel-schedules",
+                format!("kernels are priced by their declared work alone: {error}"),
+            );
+            Vec::new()
+        }
+    };
     Ok(Scheduled {
         path: path.to_owned(),
         kind: file.kind,
         stored_bytes,
+        kernels,
         compiled: Some(compiled),
         program,
         notes,
         hlo,
     })
+}
+
+/// Programs with more instructions take too long to list.
+const MAX_LISTED: usize = 2000;
+
+/// The final schedules of a small program's custom kernels.
+fn kernels(
+    file: &ProgramFile,
+    program: &Program,
+    args: &CompileArgs,
+    options: &CompileOptions,
+    compiler: &Compiler,
+) -> Result<(Vec<KernelSchedule>, Notes), CompileError> {
+    let has_kernel = program
+        .ops()
+        .any(|(_, op)| op.attributes.custom_call_target == "tpu_custom_call");
+    let facts = knowledge::chips::chip(args.target.generation);
+    match Memory::of(facts) {
+        Some(memory) if has_kernel && program.len() <= MAX_LISTED => {
+            let setting = Setting::new(memory);
+            compiler.kernel_schedules(file, &args.target, options, &setting)
+        }
+        _ => Ok((Vec::new(), Notes::default())),
+    }
+}
+
+/// Scores of kernels by instruction.
+fn scores(
+    kernels: &[KernelSchedule],
+    program: &Program,
+    facts: &ChipFacts,
+) -> BTreeMap<String, Score> {
+    let Some(pricing) = Pricing::of(facts) else {
+        return BTreeMap::new();
+    };
+    let mut costs = cost::CostModel::new(program);
+    kernels
+        .iter()
+        .filter_map(|schedule| {
+            let op = program.find(&schedule.instruction)?;
+            let bytes = costs.cost(op).traffic.hbm().total_padded().0;
+            let score = score(schedule, &pricing, Some(bytes));
+            Some((schedule.instruction.clone(), score))
+        })
+        .collect()
 }
 
 /// A compiled program with its predicted session.
@@ -201,22 +314,45 @@ pub struct Predicted {
     pub compiled: Option<Compiled>,
     /// The schedule as bytes; empty where it was text.
     pub hlo: Vec<u8>,
+    /// Final schedules of its kernels, where the compiler lists them.
+    pub kernels: Vec<KernelSchedule>,
     /// Its time on the device by kinds of operation, collectives apart: what the error band of a
     /// comparison is made from.
     pub device: ProgramPrice,
 }
 
-/// The calibration for a target and a build of the compiler.
-#[must_use]
-pub fn calibration(target: &Target, compiled: Option<&Compiled>) -> Calibration {
-    let of_chip = knowledge::calibration::calibration(target.generation);
+/// Reads a calibration that `tpu-tune calibrate` wrote.
+fn read_calibration(path: &str) -> Result<Calibration, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    toml::from_str(&text).map_err(|error| format!("not a calibration: {error}"))
+}
+
+/// The calibration for what was compiled: the user's own, else the one of the chip, with wider
+/// bands where it does not cover the build of the compiler.
+///
+/// # Errors
+/// When the user's own is of another chip.
+pub fn calibration(args: &CompileArgs, compiled: Option<&Compiled>) -> Result<Calibration> {
+    let generation = args.target.generation;
+    let of_chip = match &args.calibration {
+        Some(own) if own.generation == generation => own.clone(),
+        Some(own) => bail!(
+            "the calibration is of {}, and the target is {}",
+            own.generation.name(),
+            args.target
+        ),
+        None => knowledge::calibration::calibration(generation),
+    };
     let build = compiled.map_or("", |compiled| compiled.build.libtpu.as_str());
-    of_chip.for_build(build)
+    Ok(of_chip.for_build(build))
 }
 
 /// Predicts one run of a scheduled program.
-#[must_use]
-pub fn predict(scheduled: Scheduled, target: &Target) -> Predicted {
+///
+/// # Errors
+/// When the calibration does not fit the target.
+pub fn predict(scheduled: Scheduled, args: &CompileArgs) -> Result<Predicted> {
+    let target = &args.target;
     let Scheduled {
         path,
         kind,
@@ -225,9 +361,10 @@ pub fn predict(scheduled: Scheduled, target: &Target) -> Predicted {
         program,
         notes,
         hlo,
+        kernels,
     } = scheduled;
     let facts = knowledge::chips::chip(target.generation);
-    let calibration = calibration(target, compiled.as_ref());
+    let calibration = calibration(args, compiled.as_ref())?;
     let grid: Vec<u64> = target.grid.iter().map(|side| u64::from(*side)).collect();
     let prices = Calibrated {
         facts,
@@ -237,6 +374,7 @@ pub fn predict(scheduled: Scheduled, target: &Target) -> Predicted {
             knowledge::ici::calibration(target.generation),
             Topology::new(facts, &grid),
         ),
+        kernels: scores(&kernels, &program, facts),
     };
     let device = CostModel::new(&program, facts, &calibration).total();
     let settings = Settings {
@@ -273,12 +411,13 @@ pub fn predict(scheduled: Scheduled, target: &Target) -> Predicted {
     });
     session.notes.merge(notes);
     profiler::compiler::predicted_session::predict(&mut session, facts, &prices, &settings);
-    Predicted {
+    Ok(Predicted {
         session,
         compiled,
         hlo,
         device,
-    }
+        kernels,
+    })
 }
 
 impl Predicted {

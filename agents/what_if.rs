@@ -67,7 +67,7 @@ pub fn what_if(path: &Path, args: &CompileArgs, limit: usize) -> Result<WhatIf> 
     let text = String::from_utf8(file.code.clone())
         .with_context(|| format!("{shown} is not UTF-8 text"))?;
     let lazy = Lazy::new(&args.compiler);
-    let before = predict(schedule_file(path, file, args, &lazy)?, &args.target);
+    let before = predict(schedule_file(path, file, args, &lazy)?, args)?;
     let compiler = lazy.get()?;
     let facts = knowledge::chips::chip(args.target.generation);
     let tiles = Tiles {
@@ -141,8 +141,9 @@ fn price(
     let file = ProgramFile::of_bytes(text.as_bytes()).map_err(|error| error.to_string())?;
     let lazy = Lazy::of(compiler);
     let scheduled = schedule_file(path, file, args, &lazy).map_err(|error| format!("{error:#}"))?;
-    let predicted = predict(scheduled, &args.target);
-    let calibration = calibration(&args.target, predicted.compiled.as_ref());
+    let predicted = predict(scheduled, args).map_err(|error| format!("{error:#}"))?;
+    let calibration =
+        calibration(args, predicted.compiled.as_ref()).map_err(|error| format!("{error:#}"))?;
     let diff = diff(before, &predicted, &args.target);
     let ratio = ratio(before, &predicted, &diff, &calibration)
         .ok_or_else(|| "the original takes no time".to_owned())?;

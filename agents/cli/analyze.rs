@@ -140,6 +140,7 @@ pub fn run(args: &Args) -> Result<u8> {
             target: target.clone(),
             partitions: None,
             options: Vec::new(),
+            calibration: None,
             compiler: args.compile.compiler.clone(),
         };
         let found = what_if(program, &compile, DEFAULT_LIMIT)?;

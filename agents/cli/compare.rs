@@ -46,19 +46,19 @@ pub fn run(args: &Args) -> Result<u8> {
     let compiler = Lazy::new(&args.compile.compiler);
     let before = predict(
         schedule(&args.before, &args.compile, &compiler)?,
-        &args.compile.target,
-    );
+        &args.compile,
+    )?;
     let after = predict(
         schedule(&args.after, &args.compile, &compiler)?,
-        &args.compile.target,
-    );
+        &args.compile,
+    )?;
     let target = &args.compile.target;
     let diff = diff(&before, &after, target);
     let ratio = ratio(
         &before,
         &after,
         &diff,
-        &calibration(target, after.compiled.as_ref()),
+        &calibration(&args.compile, after.compiled.as_ref())?,
     );
     let value = json!({
         "schema_version": 1,

@@ -1,12 +1,14 @@
 //! The command line: one file a command.
 
 pub mod analyze;
+pub mod calibrate;
 pub mod compare;
 pub mod compile_worker;
 pub mod diff;
 pub mod doctor;
 pub mod explain;
 pub mod input;
+pub mod kernels;
 pub mod memory;
 pub mod ops;
 pub mod output;
@@ -59,6 +61,10 @@ enum Command {
     WhatIf(what_if::Args),
     /// Check that a changed program computes the same numbers: no TPU needed.
     Parity(parity::Args),
+    /// Score Pallas kernels from the compiler's final schedule, and rank them.
+    Kernels(kernels::Args),
+    /// Fit the cost model to a trace of your own, for predictions of programs like it.
+    Calibrate(calibrate::Args),
     /// List what programs can be compiled for.
     Targets(targets::Args),
     /// Check what this machine has: Python, the TPU compiler; fetch the latter.
@@ -133,6 +139,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Shard(args) => shard::run(&args),
         Command::WhatIf(args) => what_if::run(&args),
         Command::Parity(args) => parity::run(&args),
+        Command::Kernels(args) => kernels::run(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
         Command::Targets(args) => targets::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::CompileWorker(args) => compile_worker::run(&args),

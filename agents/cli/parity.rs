@@ -191,14 +191,16 @@ fn remarks(parity: &Parity) -> Vec<String> {
     let results = || parity.sets.iter().flat_map(|set| &set.results);
     let apart = results().filter_map(|result| result.apart_in_double);
     if let Some(apart) = apart.reduce(f64::max) {
-        remarks.push(if apart <= SAME_IN_DOUBLE {
-            format!(
-                "In double precision both programs agree within {apart:.0e}: what differs is rounding alone."
-            )
-        } else {
-            format!(
+        let exact = parity.verdict == Verdict::BitExact;
+        remarks.push(match apart {
+            0.0 if exact => "In double precision both programs agree exactly as well.".to_owned(),
+            0.0 => "In double precision both programs agree exactly: what differs is rounding alone.".to_owned(),
+            apart if apart <= SAME_IN_DOUBLE => format!(
+                "In double precision both programs agree within {apart:.0e} of the magnitude: what differs is rounding alone."
+            ),
+            apart => format!(
                 "In double precision they still differ by up to {apart:.1e} of the magnitude: more than rounding differs."
-            )
+            ),
         });
     }
     let silent: Vec<&str> = parity
@@ -264,9 +266,13 @@ fn table(parity: &Parity) -> Table<8> {
             units(judged.a.map(|errors| errors.units.max)),
             units(judged.b.map(|errors| errors.units.max)),
             units(judged.ceiling.map(|ceiling| ceiling.max)),
-            worst
-                .apart_in_double
-                .map_or_else(|| "-".to_owned(), |apart| format!("{apart:.0e}")),
+            worst.apart_in_double.map_or_else(
+                || "-".to_owned(),
+                |apart| match apart {
+                    0.0 => "0".to_owned(),
+                    _ => format!("{apart:.0e}"),
+                },
+            ),
         ]);
     }
     table

@@ -38,22 +38,25 @@ pub struct Args {
     #[arg(long)]
     what_if: bool,
 
-    /// Write the predicted profile instead of the report: xplane for XProf, trace for Perfetto.
+    /// Write a file instead of the report: the predicted profile as xplane (for XProf) or trace
+    /// (for Perfetto), or hlo, the program as the compiler made it.
     #[arg(long, value_enum, value_name = "FORMAT")]
     emit: Option<Emit>,
 
-    /// File to write the predicted profile to [default: standard output].
+    /// File that --emit writes to [default: standard output].
     #[arg(long, short, value_name = "FILE", requires = "emit")]
     output: Option<PathBuf>,
 }
 
-/// Forms of a predicted profile.
+/// What can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Emit {
     /// XSpace: `*.xplane.pb`.
     Xplane,
     /// Chrome trace JSON.
     Trace,
+    /// `HloProto`: the optimized program with its buffers.
+    Hlo,
 }
 
 /// Runs the command.
@@ -63,7 +66,7 @@ enum Emit {
 pub fn run(args: &Args) -> Result<u8> {
     let compiler = Lazy::new(&args.compile.compiler);
     let scheduled = schedule(&args.program, &args.compile, &compiler)?;
-    let predicted = predict(scheduled, &args.compile.target);
+    let predicted = predict(scheduled, &args.compile)?;
     let session = &predicted.session;
     if let Some(form) = args.emit {
         args.emit(&predicted, form)?;
@@ -109,13 +112,17 @@ impl Args {
         let bytes = match form {
             Emit::Xplane => emit::xplane(session, hlo.as_slice()),
             Emit::Trace => emit::trace_json(session),
+            Emit::Hlo if predicted.hlo.is_empty() => {
+                bail!("the program was HLO text, and there is no proto of it")
+            }
+            Emit::Hlo => predicted.hlo.clone(),
         };
         match &self.output {
             Some(path) => {
                 fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
             }
             None if std::io::stdout().is_terminal() => {
-                bail!("a profile is not for a terminal: name a file with --output")
+                bail!("this is not for a terminal: name a file with --output")
             }
             None => {
                 let mut out = std::io::stdout().lock();

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use profiler::compiler::what_if::{Change, Resize};
 use profiler::evidence::compiled_change::CompiledChange;
 use profiler::units::Picos;
 use serde_json::json;
@@ -74,6 +75,7 @@ fn page(args: &Args, found: &WhatIf, changes: &[CompiledChange]) -> Page {
     }
     page.heading("Changes, compiled beside the original, the best first");
     let mut table = Table::new([
+        ("no", Align::Right),
         ("change", Align::Left),
         ("time", Align::Right),
         ("ratio", Align::Right),
@@ -99,14 +101,16 @@ fn page(args: &Args, found: &WhatIf, changes: &[CompiledChange]) -> Page {
     page
 }
 
-fn row(number: usize, tried: &Tried) -> [String; 5] {
+fn row(number: usize, tried: &Tried) -> [String; 6] {
     let number = number.to_string();
+    let change = short(&tried.change);
     match &tried.outcome {
         Ok(priced) => {
             let ratio = priced.ratio;
             let time = priced.predicted.step().map_or(0, |band| band.time_ps);
             [
                 number,
+                change,
                 Picos(time).to_string(),
                 format!("{:.3}", ratio.ratio),
                 format!("{:.3} to {:.3}", ratio.low, ratio.high),
@@ -115,11 +119,28 @@ fn row(number: usize, tried: &Tried) -> [String; 5] {
         }
         Err(_) => [
             number,
+            change,
             "-".into(),
             "-".into(),
             "-".into(),
             "no result".into(),
         ],
+    }
+}
+
+/// The change in as few words as tell it from the others.
+fn short(change: &Change) -> String {
+    let sizes = |resizes: &[Resize]| {
+        let sizes: Vec<String> = resizes
+            .iter()
+            .map(|resize| format!("{}->{}", resize.from, resize.to))
+            .collect();
+        sizes.join(" ")
+    };
+    match change {
+        Change::Resize(resizes) => sizes(resizes),
+        Change::PadInGraph(resizes) => format!("{} at run time", sizes(resizes)),
+        other => other.to_string(),
     }
 }
 

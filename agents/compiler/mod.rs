@@ -1,6 +1,7 @@
 //! The TPU compiler as a component: found on the user's machine, run in processes of its own,
 //! limited, and asked only once for the same thing.
 
+pub mod bundles;
 pub mod cache;
 pub mod error;
 pub mod libtpu;
@@ -14,11 +15,14 @@ use clap::Args;
 use profiler::chip::Generation;
 use profiler::compiler::compiled::{Compiled, CompilerBuild};
 use profiler::compiler::dump;
+use profiler::compiler::llo::{self, KernelSchedule, Setting};
 use profiler::compiler::options::CompileOptions;
 use profiler::compiler::program_file::{ProgramFile, ProgramKind};
 use profiler::compiler::protocol::{Request, Response};
 use profiler::compiler::target::Target;
+use profiler::note::Notes;
 
+use bundles::Bundles;
 use cache::{Cache, cache_folder};
 use error::CompileError;
 use libtpu::Libtpu;
@@ -71,6 +75,7 @@ const LEAST_MEMORY_BYTES: u64 = 4 << 30;
 pub struct Compiler {
     libtpu: Libtpu,
     pool: Pool,
+    bundles: Bundles,
     cache: Option<Cache>,
 }
 
@@ -118,9 +123,11 @@ impl Compiler {
             init_args: Vec::new(),
         };
         let cache = cache_folder().filter(|_| !args.no_cache);
+        let timeout = Duration::from_secs(args.compile_timeout);
         Ok(Self {
             libtpu,
-            pool: Pool::new(spawn, size, Duration::from_secs(args.compile_timeout)),
+            bundles: Bundles::new(spawn.clone(), timeout),
+            pool: Pool::new(spawn, size, timeout),
             cache: cache.map(|folder| Cache::in_folder(folder.join("compiles"))),
         })
     }
@@ -167,7 +174,14 @@ impl Compiler {
         if let (Some(dump), Request::Compile { options, .. }) = (&dump, &mut request) {
             options.overrides.extend(dump.options());
         }
-        let outcome = self.pool.ask(&request, &program.code);
+        let mut outcome = self.pool.ask(&request, &program.code);
+        if matches!(&outcome, Err(CompileError::Rejected { message, .. }) if dump::is_unknown(message))
+            && let Request::Compile { options: asked, .. } = &mut request
+        {
+            // A build without these options: buffers are not shown then.
+            asked.overrides.clone_from(&options.overrides);
+            outcome = self.pool.ask(&request, &program.code);
+        }
         let dumped = dump.and_then(|dump| dump.assigned()).unwrap_or_default();
         let (response, optimized, pjrt) = match outcome {
             Err(error) if error.is_out_of_hbm() => {
@@ -255,6 +269,27 @@ impl Compiler {
             Ok(_) if hlo.is_empty() => Err(no_folder()),
             Ok(_) => Ok(hlo),
         }
+    }
+
+    /// The final schedules of a program's kernels and fusions, by instruction.
+    ///
+    /// # Errors
+    /// See [`CompileError`]; also where this build of the compiler writes no listings.
+    pub fn kernel_schedules(
+        &self,
+        program: &ProgramFile,
+        target: &Target,
+        options: &CompileOptions,
+        setting: &Setting,
+    ) -> Result<(Vec<KernelSchedule>, Notes), CompileError> {
+        let request = Request::Compile {
+            topology: target.topology(),
+            megacore: is_megacore(target),
+            format: program.pjrt_format().to_owned(),
+            options: options.clone(),
+        };
+        let listings = self.bundles.ask(&request, &program.code)?;
+        Ok(llo::read(listings, setting))
     }
 
     /// What the compiler says of a target.

@@ -8,11 +8,6 @@ use profiler::compiler::protocol::{Request, Response};
 use super::error::CompileError;
 use super::process::{Spawn, Worker};
 
-/// A process is replaced after that many programs: each leaves a megabyte or more behind.
-const MAX_PROGRAMS: u32 = 100;
-/// Or when it holds that much, in bytes.
-const MAX_RESIDENT_BYTES: u64 = 1 << 30;
-
 /// Compiler processes of one kind. Threads ask it side by side; each waits for a free one.
 pub struct Pool {
     spawn: Spawn,
@@ -99,7 +94,7 @@ impl Pool {
             .as_ref()
             .err()
             .is_none_or(CompileError::leaves_the_worker);
-        let worn = worker.asked >= MAX_PROGRAMS || worker.resident_bytes > MAX_RESIDENT_BYTES;
+        let worn = worker.is_worn();
         self.put((alive && !worn).then_some(worker));
         let (response, body) = outcome?;
         Ok((response, body, pjrt))

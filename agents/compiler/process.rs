@@ -22,6 +22,11 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// A process that was asked to end gets that long.
 const END_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// A process is replaced after that many programs: each leaves a megabyte or more behind.
+const MAX_PROGRAMS: u32 = 100;
+/// Or when it holds that much, in bytes.
+const MAX_RESIDENT_BYTES: u64 = 1 << 30;
+
 /// How a compiler process is started.
 #[derive(Clone, Debug)]
 pub struct Spawn {
@@ -182,6 +187,12 @@ impl Worker {
             None => false,
         };
         if sent { Ok(()) } else { Err(self.died()) }
+    }
+
+    /// Whether it should be replaced before it is asked again.
+    #[must_use]
+    pub fn is_worn(&self) -> bool {
+        self.asked >= MAX_PROGRAMS || self.resident_bytes > MAX_RESIDENT_BYTES
     }
 
     fn answer(&mut self, timeout: Duration) -> Result<(Response, Vec<u8>), CompileError> {

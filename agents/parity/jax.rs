@@ -225,19 +225,22 @@ impl JaxRunner {
     }
 
     fn died(&mut self) -> RunError {
+        self.input = None;
+        // Its end closed the pipe: it is over or about to be, and the rest of what it printed is in
+        // the pipe still.
+        thread::sleep(Duration::from_millis(50));
+        let status = self.child.try_wait().ok().flatten();
         self.stop();
-        // The rest of what it printed is in the pipe still.
-        thread::sleep(Duration::from_millis(20));
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let log = String::from_utf8_lossy(&log);
         let last = log.lines().rfind(|line| !line.trim().is_empty());
         RunError::Died {
             runner: RUNNER,
-            reason: last
-                .unwrap_or("it left no message")
-                .chars()
-                .take(600)
-                .collect(),
+            reason: match (last, status) {
+                (Some(last), _) => last.chars().take(600).collect(),
+                (None, Some(status)) => format!("it ended with {status} and left no message"),
+                (None, None) => "it left no message".to_owned(),
+            },
         }
     }
 }

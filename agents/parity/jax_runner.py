@@ -47,6 +47,13 @@ class Runner:
         self.device = jax.devices("cpu")[0]
         self.version = f"jax {jax.__version__}, jaxlib {jaxlib.__version__}"
         self.programs = []
+        try:
+            # Programs may call LAPACK; JAX sets it up only when it traces such a call itself.
+            from jaxlib import lapack
+
+            lapack._lapack.initialize()
+        except (ImportError, AttributeError):
+            pass
 
     def dtype(self, name):
         name = DTYPES[name]

@@ -73,6 +73,9 @@ fn chip(report: &Report) -> String {
         hosts => format!(" on {hosts} hosts"),
     };
     match &report.chip {
+        Some(chip) if report.prediction.is_some() => {
+            format!("{}, the run of one device", chip.product_name)
+        }
         Some(chip) => {
             let basis = match chip.basis.as_str() {
                 "stated" => String::new(),

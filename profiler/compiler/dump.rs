@@ -15,6 +15,12 @@ pub fn options(folder: &str) -> Vec<(String, String)> {
     ]
 }
 
+/// Whether an error of the compiler says that its build has none of these options.
+#[must_use]
+pub fn is_unknown(message: &str) -> bool {
+    message.contains("No such compile option") && message.contains("xla_dump_")
+}
+
 /// Whether a file of a dump is the scheduled program with its buffer assignment.
 #[must_use]
 pub fn is_assigned(name: &str) -> bool {
@@ -25,6 +31,32 @@ pub fn is_assigned(name: &str) -> bool {
 #[must_use]
 pub fn is_behind_assigned(name: &str) -> bool {
     name.ends_with(".after_optimizations_after_buffer_assignment.hlo.pb")
+}
+
+/// How much a file of a dump tells, by its name: the higher the better, none of files that hold
+/// no scheduled program.
+#[must_use]
+pub fn rank(name: &str) -> Option<u8> {
+    const RANKS: [(&str, u8); 4] = [
+        ("after_codegen.hlo.pb", 4),
+        ("after_optimizations.hlo.pb", 3),
+        ("after_codegen.txt", 2),
+        ("after_optimizations.txt", 1),
+    ];
+    RANKS
+        .iter()
+        .find(|(end, _)| name.ends_with(end))
+        .map(|(_, rank)| *rank)
+}
+
+/// The module of a file of a dump: `module_0001.jit_f.cl_7` of
+/// `module_0001.jit_f.cl_7.after_codegen.hlo.pb`.
+#[must_use]
+pub fn module_of(name: &str) -> &str {
+    name.find(".after_")
+        .or_else(|| name.find(".tpu_after_"))
+        .and_then(|end| name.get(..end))
+        .unwrap_or(name)
 }
 
 const MODULE: u32 = 1;
@@ -47,6 +79,14 @@ pub fn join(optimized: &[u8], dumped: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_a_dump_are_told_by_their_names() {
+        let name = "module_0001.jit_f.cl_7.after_codegen.hlo.pb";
+        assert_eq!((rank(name), module_of(name)), (Some(4), "module_0001.jit_f.cl_7"));
+        assert_eq!(rank("module_0001.jit_f.cl_7.before_optimizations.hlo.pb"), None);
+        assert_eq!(rank("module_0001.jit_f.after_optimizations.txt"), Some(1));
+    }
 
     #[test]
     fn the_module_of_one_and_the_buffers_of_the_other_are_joined() {

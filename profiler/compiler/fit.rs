@@ -238,7 +238,7 @@ fn accuracy(left_out: &[&LeftOut]) -> Accuracy {
 /// The order of pairs whose measured times are from `from` to below `to` times apart.
 fn order(left_out: &[&LeftOut], from: f64, to: f64) -> PairOrder {
     let mut pairs = 0usize;
-    let (mut calibrated, mut cycles) = (0usize, 0usize);
+    let (mut calibrated, mut cycles) = (0.0, 0.0);
     for (i, one) in left_out.iter().enumerate() {
         for other in left_out.iter().take(i) {
             let (a, b) = (
@@ -249,12 +249,16 @@ fn order(left_out: &[&LeftOut], from: f64, to: f64) -> PairOrder {
                 continue;
             }
             pairs += 1;
-            let right = |x: u64, y: u64| usize::from(x != y && (x > y) == (a > b));
+            // Equal predictions say nothing: half of such pairs are right by chance.
+            let right = |x: u64, y: u64| match x == y {
+                true => 0.5,
+                false => f64::from(u8::from((x > y) == (a > b))),
+            };
             calibrated += right(one.predicted_ps, other.predicted_ps);
             cycles += right(one.estimated_ps, other.estimated_ps);
         }
     }
-    let share = |count: usize| count as f64 / pairs.max(1) as f64;
+    let share = |right: f64| right / pairs.max(1) as f64;
     PairOrder {
         pairs,
         calibrated: share(calibrated),

@@ -23,6 +23,7 @@ use crate::compiler::llo::control::Control;
 use crate::compiler::llo::utilization::Utilization;
 use crate::note::Notes;
 
+mod arithmetic;
 mod control;
 mod flags;
 mod memory;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::parity::ceiling::Share;
+use crate::parity::ceiling::{Share, Terms};
 use crate::parity::inputs::{Inputs, Range, Regime};
 use crate::parity::judge::{Judged, Outcome, Reference};
 use crate::parity::null;
@@ -11,9 +11,12 @@ use crate::parity::tensor::{Tensor, TensorType};
 use crate::parity::uses::Uses;
 use crate::parity::widen::widen;
 
-/// Elements that all arguments and results may have together: two programs and their widened
-/// copies hold them in eight bytes each.
-pub const MAX_ELEMENTS: u64 = 64 << 20;
+/// Elements that all arguments may have together: as they are and widened they take 12 bytes each,
+/// here and in the runner.
+pub const MAX_ARGUMENT_ELEMENTS: u64 = 64 << 20;
+/// Elements that all results may have together: four runs, and what they are judged by, take about
+/// 80 bytes each.
+pub const MAX_RESULT_ELEMENTS: u64 = 16 << 20;
 
 /// What runs programs.
 pub trait Runner {
@@ -138,11 +141,15 @@ pub enum CheckError<E: std::error::Error + 'static> {
     },
     /// They are too large.
     #[error(
-        "the arguments and results have {elements} elements, at most {MAX_ELEMENTS} are compared: give the programs with smaller dimensions (fewer layers, a shorter sequence, a smaller batch), the arithmetic is the same"
+        "the {what} have {elements} elements, at most {limit} are compared: give the programs with smaller dimensions (fewer layers, a shorter sequence, a smaller batch), the arithmetic is the same"
     )]
     TooLarge {
-        /// How many.
+        /// `arguments` or `results`.
+        what: &'static str,
+        /// How many elements they have.
         elements: u64,
+        /// How many they may have.
+        limit: u64,
     },
     /// A program does not run.
     #[error("{program} cannot be run: {error}")]
@@ -179,8 +186,6 @@ pub fn check<R: Runner + ?Sized>(
         Signature::of_text(text).map_err(|error| CheckError::Signature { program, error })
     };
     let (signature, other) = (of("A", a)?, of("B", b)?);
-    let all = signature.arguments.iter().chain(&signature.results);
-    let elements = all.fold(0u64, |sum, ty| sum.saturating_add(ty.elements()));
     let (uses, other_uses) = (Uses::of_text(a), Uses::of_text(b));
     let inputs = Inputs::of(&signature, &[&uses, &other_uses], options.seed);
     let shown = |types: &[TensorType]| types.iter().map(TensorType::to_string).collect();
@@ -199,17 +204,35 @@ pub fn check<R: Runner + ?Sized>(
     if !parity.reasons.is_empty() {
         return Ok(parity);
     }
-    if elements > MAX_ELEMENTS {
-        return Err(CheckError::TooLarge { elements });
+    for (what, types, limit) in [
+        ("arguments", &signature.arguments, MAX_ARGUMENT_ELEMENTS),
+        ("results", &signature.results, MAX_RESULT_ELEMENTS),
+    ] {
+        let add = |sum: u64, ty: &TensorType| sum.saturating_add(ty.elements());
+        let elements = types.iter().fold(0, add);
+        if elements > limit {
+            return Err(CheckError::TooLarge {
+                what,
+                elements,
+                limit,
+            });
+        }
     }
     let mut programs = Programs::load(a, b, signature.results.len(), runner)?;
     parity.no_oracle = programs.no_oracle.take();
+    let terms = Terms {
+        longest_sum: parity.longest_sum,
+        coarsest: uses.coarsest,
+        share: options.share,
+    };
+    let mut elsewhere = Elsewhere::default();
     for regime in Regime::ALL {
         for set in 0..options.sets.max(1) {
             progress(regime, set);
             let arguments = inputs.make(regime, set);
             let ran = programs.run(runner, &arguments)?;
-            let results = ran.judge(&arguments, parity.longest_sum, options.share);
+            let results = ran.judge(&arguments, &elsewhere.last, terms);
+            elsewhere.see(&ran);
             parity.sets.push(Set {
                 regime,
                 set,
@@ -217,8 +240,55 @@ pub fn check<R: Runner + ?Sized>(
             });
         }
     }
+    if let Some(first) = parity.sets.first_mut() {
+        elsewhere.judge_first(first, terms);
+    }
     conclude(&mut parity);
     Ok(parity)
+}
+
+/// Results of a single number on other inputs: what a constant program would give.
+#[derive(Default)]
+struct Elsewhere {
+    /// Of the set before, by result.
+    last: Vec<f64>,
+    /// A and the oracle on the first set, by result; none for results of more than one number.
+    first: Vec<Option<(Tensor, Option<Tensor>)>>,
+    /// Of the second set.
+    second: Vec<f64>,
+}
+
+impl Elsewhere {
+    fn see(&mut self, ran: &Ran) {
+        let means = ran.a.iter().map(|a| match a.ty.elements() {
+            1 => null::mean(a),
+            _ => 0.0,
+        });
+        let means: Vec<f64> = means.collect();
+        if self.first.is_empty() {
+            let oracle = |index: usize| ran.wide.first()?.as_ref()?.get(index).cloned();
+            let single = ran.a.iter().enumerate().map(|(index, a)| {
+                let is_single = a.ty.elements() == 1;
+                is_single.then(|| (a.clone(), oracle(index)))
+            });
+            self.first = single.collect();
+        } else if self.second.is_empty() {
+            self.second.clone_from(&means);
+        }
+        self.last = means;
+    }
+
+    /// The first set had none before it: its constant is what A gave on the second.
+    fn judge_first(&self, set: &mut Set, terms: Terms) {
+        let known = self.first.iter().zip(&self.second);
+        for (result, (first, &value)) in set.results.iter_mut().zip(known) {
+            let Some((a, oracle)) = first else { continue };
+            let reference = Reference::new(a, oracle.as_ref(), terms);
+            if reference.judge(&null::filled(a, value)).outcome <= Outcome::Within {
+                result.passing_nulls.push(null::A_CONSTANT.to_owned());
+            }
+        }
+    }
 }
 
 struct Programs {
@@ -302,7 +372,7 @@ impl Programs {
 }
 
 impl Ran {
-    fn judge(&self, arguments: &[Tensor], longest_sum: u64, share: Share) -> Vec<ResultOf> {
+    fn judge(&self, arguments: &[Tensor], elsewhere: &[f64], terms: Terms) -> Vec<ResultOf> {
         let [oracle, other] = &self.wide;
         let of = |wide: &Option<Vec<Tensor>>, index: usize| -> Option<Tensor> {
             wide.as_ref()?.get(index).cloned()
@@ -311,9 +381,9 @@ impl Ran {
         pairs
             .map(|(index, (a, b))| {
                 let oracle = of(oracle, index);
-                let reference = Reference::new(a, oracle.as_ref(), longest_sum, share);
+                let reference = Reference::new(a, oracle.as_ref(), terms);
                 let judged = reference.judge(b);
-                let passing_nulls = null::candidates(a, arguments)
+                let passing_nulls = null::candidates(a, arguments, elsewhere.get(index).copied())
                     .filter(|(_, null)| reference.judge(null).outcome <= Outcome::Within)
                     .map(|(name, _)| name)
                     .collect();
@@ -321,7 +391,7 @@ impl Ran {
                     .zip(of(other, index))
                     .filter(|(a, _)| a.ty.dtype.is_float())
                     .map(|(a, b)| {
-                        let judged = Reference::new(&a, None, 1, Share::FULL).judge(&b);
+                        let judged = Reference::new(&a, None, terms).judge(&b);
                         let units = judged.b.map_or(0.0, |errors| errors.units.max);
                         match judged.not_finite {
                             0 => units * f64::EPSILON,
@@ -384,4 +454,150 @@ fn conclude(parity: &mut Parity) {
 fn deduplicated(mut names: Vec<&str>) -> Vec<&str> {
     names.dedup();
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parity::float::FloatFormat;
+    use crate::program::dtype::DType;
+
+    /// Programs are functions of one array, named by a word in their text.
+    struct Fake(Vec<String>);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("no function in {0}")]
+    struct NoFunction(String);
+
+    impl Runner for Fake {
+        type Error = NoFunction;
+
+        fn load(&mut self, program: &str) -> Result<usize, NoFunction> {
+            self.0.push(program.to_owned());
+            Ok(self.0.len() - 1)
+        }
+
+        fn run(&mut self, program: usize, arguments: &[Tensor]) -> Result<Vec<Tensor>, NoFunction> {
+            let text = &self.0[program];
+            let x = arguments[0].values();
+            let is_wide = arguments[0].ty.dtype == DType::F64;
+            let bf16 = FloatFormat::of(DType::Bf16).expect("a float");
+            let values: Vec<f64> = if text.contains("cube in bf16") && !is_wide {
+                x.iter()
+                    .map(|x| bf16.round(bf16.round(x * x) * x))
+                    .collect()
+            } else if text.contains("cube") {
+                x.iter().map(|x| x * x * x).collect()
+            } else if text.contains("third") {
+                x.iter().map(|x| x / 3.0).collect()
+            } else if text.contains("zeros") {
+                vec![0.0; x.len()]
+            } else if text.contains("mean") {
+                let mean = x.iter().map(|x| x * x * x).sum::<f64>() / x.len() as f64;
+                vec![mean; x.len()]
+            } else if text.contains("copy") {
+                x
+            } else if text.contains("loss") {
+                let loss = x.iter().map(|x| x * x).sum::<f64>();
+                return Ok(vec![single(loss, arguments)]);
+            } else if text.contains("seven") {
+                return Ok(vec![single(7.0, arguments)]);
+            } else if text.contains("two results") {
+                return Ok(vec![arguments[0].clone(), arguments[0].clone()]);
+            } else if text.contains("reciprocal") {
+                // Not finite at 0, unlike what it stands for.
+                x.iter().map(|x| x * x / (x * x) * x * x * x).collect()
+            } else {
+                return Err(NoFunction(text.clone()));
+            };
+            let ty = arguments[0].ty.clone();
+            Ok(vec![Tensor::of_bits(ty.clone(), {
+                let format = FloatFormat::of(ty.dtype).expect("a float");
+                values.into_iter().map(move |value| format.encode(value))
+            })])
+        }
+    }
+
+    fn single(value: f64, arguments: &[Tensor]) -> Tensor {
+        let dims = Vec::new();
+        let dtype = arguments[0].ty.dtype;
+        Tensor::of_values(TensorType { dtype, dims }, [value].into_iter())
+    }
+
+    fn program(what: &str) -> String {
+        let dims = if ["loss", "seven"].contains(&what) {
+            ""
+        } else {
+            "40x"
+        };
+        format!("func.func @main(%x: tensor<40xf32>) -> tensor<{dims}f32> {{\n// {what}\n}}")
+    }
+
+    fn compare(a: &str, b: &str) -> Result<Parity, CheckError<NoFunction>> {
+        let options = Options {
+            seed: 3,
+            sets: 1,
+            share: Share::FULL,
+        };
+        let mut runner = Fake(Vec::new());
+        check(&program(a), &program(b), options, &mut runner, |_, _| {})
+    }
+
+    fn verdict(a: &str, b: &str) -> Verdict {
+        compare(a, b).expect("runs").verdict
+    }
+
+    #[test]
+    fn verdicts_follow_from_what_the_programs_compute() {
+        assert_eq!(verdict("cube", "cube"), Verdict::BitExact);
+        assert_eq!(verdict("cube in bf16", "cube"), Verdict::WithinTolerance);
+        assert_eq!(verdict("cube", "cube in bf16"), Verdict::Changes);
+        assert_eq!(verdict("cube", "third"), Verdict::Changes);
+        assert_eq!(verdict("zeros", "zeros"), Verdict::Vacuous);
+        assert_eq!(verdict("copy", "copy"), Verdict::Vacuous);
+        assert_eq!(verdict("mean", "mean"), Verdict::Vacuous);
+        assert_eq!(verdict("loss", "loss"), Verdict::BitExact);
+        assert_eq!(verdict("seven", "seven"), Verdict::Vacuous);
+        assert_eq!(verdict("loss", "seven"), Verdict::Changes);
+    }
+
+    #[test]
+    fn candidates_that_compute_nothing_fail() {
+        for null in ["zeros", "mean", "copy"] {
+            assert_eq!(verdict("cube", null), Verdict::Changes, "{null}");
+        }
+    }
+
+    #[test]
+    fn a_set_that_does_not_count_can_fail_still() {
+        let parity = compare("cube", "reciprocal").expect("runs");
+        let zeros = parity.sets.iter().find(|set| set.regime == Regime::Zeros);
+        let zeros = zeros.expect("all regimes run");
+        assert!(!zeros.counts());
+        assert_eq!(zeros.results[0].judged.outcome, Outcome::Beyond);
+        assert_eq!(parity.verdict, Verdict::Changes);
+    }
+
+    #[test]
+    fn the_oracle_is_a_in_double_precision() {
+        let parity = compare("cube in bf16", "cube").expect("runs");
+        assert_eq!(parity.no_oracle, None);
+        for set in &parity.sets {
+            let result = &set.results[0];
+            assert_eq!(result.apart_in_double, Some(0.0));
+            let (a, b) = (
+                result.judged.a.expect("floats"),
+                result.judged.b.expect("floats"),
+            );
+            assert!(b.units.rms <= 0.5 && b.units.rms <= a.units.rms, "{set:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_an_error_that_names_the_program() {
+        let error = compare("cube", "unknown").expect_err("no function");
+        assert!(error.to_string().starts_with("B cannot be run"), "{error}");
+        let error = compare("cube", "two results").expect_err("more results");
+        assert!(error.to_string().contains("B gives 2 results"), "{error}");
+    }
 }

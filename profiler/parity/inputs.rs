@@ -6,7 +6,7 @@ use crate::parity::float::FloatFormat;
 use crate::parity::random::Random;
 use crate::parity::signature::Signature;
 use crate::parity::tensor::{Tensor, TensorType};
-use crate::parity::uses::{Uses, is_narrow_integer};
+use crate::parity::uses::Uses;
 use crate::program::dtype::DType;
 
 /// What kind of numbers float arguments hold.
@@ -84,7 +84,7 @@ pub enum Range {
         /// That dimension.
         below: u64,
     },
-    /// All of a narrow type: quantised numbers.
+    /// All of the type: quantised numbers (8 bits and fewer), random keys (unsigned).
     Full,
 }
 
@@ -93,6 +93,11 @@ pub enum Range {
 pub struct Inputs {
     arguments: Vec<(TensorType, Range)>,
     seed: u64,
+}
+
+/// Integers that are hardly indices where nothing shows that they are.
+fn has_no_range(dtype: DType) -> bool {
+    dtype.is_integer() && (dtype.bits() <= 8 || matches!(dtype, DType::U32 | DType::U64))
 }
 
 /// Where nothing else limits an integer.
@@ -110,7 +115,7 @@ impl Inputs {
                 _ if ty.dtype.is_float() => Range::Regime,
                 _ if ty.dtype == DType::Pred => Range::Mask,
                 Some(&below) => Range::Index { below },
-                None if is_narrow_integer(ty.dtype) => Range::Full,
+                None if has_no_range(ty.dtype) => Range::Full,
                 None => Range::Assumed { below: smallest },
             };
             (ty.clone(), range)
@@ -227,6 +232,7 @@ mod tests {
         let uses = Uses {
             below: below.iter().copied().collect::<BTreeMap<_, _>>(),
             longest_sum: 1,
+            coarsest: 0.0,
         };
         Inputs::of(&signature, &[&uses], seed)
     }

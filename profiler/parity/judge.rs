@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::parity::ceiling::{Share, Units, ceiling, limit};
+use crate::parity::ceiling::{Terms, Units, ceiling, limit, wrong_integers};
 use crate::parity::float::FloatFormat;
 use crate::parity::tensor::Tensor;
 
@@ -89,7 +89,22 @@ pub struct Judged {
 /// What B is measured against: made once for a result, used for B and for the null candidates.
 pub struct Reference<'a> {
     a: &'a Tensor,
-    floats: Option<Floats>,
+    against: Against,
+}
+
+enum Against {
+    Floats(Floats),
+    Integers {
+        /// The oracle's, where it has other ones than A.
+        oracle: Option<Tensor>,
+        /// How many may be wrong.
+        allowed: u64,
+    },
+}
+
+/// Elements whose bits differ.
+fn differing(a: &Tensor, b: &Tensor) -> u64 {
+    a.bits().zip(b.bits()).filter(|(a, b)| a != b).count() as u64
 }
 
 struct Floats {
@@ -106,29 +121,35 @@ struct Floats {
 impl<'a> Reference<'a> {
     /// `oracle` is the double-precision result; without one A is the reference.
     #[must_use]
-    pub fn new(a: &'a Tensor, oracle: Option<&Tensor>, longest_sum: u64, share: Share) -> Self {
+    pub fn new(a: &'a Tensor, oracle: Option<&Tensor>, terms: Terms) -> Self {
         let dtype = a.ty.dtype;
+        let oracle = oracle.filter(|oracle| oracle.ty.dims == a.ty.dims);
         let Some(format) = FloatFormat::of(dtype) else {
-            return Self { a, floats: None };
+            let oracle = oracle.filter(|oracle| oracle.ty == a.ty).cloned();
+            let own = oracle.as_ref().map_or(0, |oracle| differing(oracle, a));
+            let allowed = wrong_integers(a.ty.elements(), own, terms.share);
+            let against = Against::Integers { oracle, allowed };
+            return Self { a, against };
         };
         let values = a.values();
         // What is no finer than the result is no oracle.
-        let oracle = oracle.filter(|oracle| oracle.ty.dims == a.ty.dims && dtype.bits() < 64);
+        let oracle = oracle.filter(|_| dtype.bits() < 64);
         let oracle = oracle.map_or_else(|| values.clone(), Tensor::values);
         let scale = median(&oracle).max(format.min_positive());
         let errors = errors(&oracle, &values, format, scale).0;
         let most = limit(dtype);
+        let floats = Floats {
+            ceiling: ceiling(dtype, a.ty.elements(), errors.units, terms),
+            is_lost: errors.units.max > most.max || errors.units.rms > most.rms,
+            format,
+            oracle,
+            a: values,
+            scale,
+            errors,
+        };
         Self {
             a,
-            floats: Some(Floats {
-                ceiling: ceiling(dtype, longest_sum, errors.units, share),
-                is_lost: errors.units.max > most.max || errors.units.rms > most.rms,
-                format,
-                oracle,
-                a: values,
-                scale,
-                errors,
-            }),
+            against: Against::Floats(floats),
         }
     }
 
@@ -159,26 +180,37 @@ impl<'a> Reference<'a> {
             ));
             return judged;
         }
-        match &self.floats {
-            Some(floats) => floats.judge(self.a, b, &mut judged),
-            None => self.judge_integers(b, &mut judged),
+        match &self.against {
+            Against::Floats(floats) => floats.judge(self.a, b, &mut judged),
+            Against::Integers { oracle, allowed } => {
+                self.judge_integers(b, oracle.as_ref(), *allowed, &mut judged);
+            }
         }
         judged
     }
 
-    fn judge_integers(&self, b: &Tensor, judged: &mut Judged) {
+    fn judge_integers(
+        &self,
+        b: &Tensor,
+        oracle: Option<&Tensor>,
+        allowed: u64,
+        judged: &mut Judged,
+    ) {
         let pairs = || self.a.bits().zip(b.bits()).enumerate();
-        judged.differing = pairs().filter(|(_, (a, b))| a != b).count() as u64;
+        judged.differing = differing(self.a, b);
         if judged.differing == 0 {
             judged.outcome = Outcome::BitExact;
             return;
         }
-        judged.outcome = Outcome::Beyond;
-        judged.reasons.push(format!(
-            "{} of {} integers differ; if they are indices or rounded numbers, they may have been chosen between nearly equal values",
-            judged.differing,
-            self.a.ty.elements()
-        ));
+        let wrong = oracle.map_or(judged.differing, |oracle| differing(oracle, b));
+        if wrong > allowed {
+            judged.outcome = Outcome::Beyond;
+            judged.reasons.push(format!(
+                "{} of {} integers differ from A's, {wrong} are not what double precision gives, {allowed} may be; if they are indices or rounded numbers, they were perhaps chosen between nearly equal values",
+                judged.differing,
+                self.a.ty.elements()
+            ));
+        }
         let first = pairs().find(|(_, (a, b))| a != b).map(|(index, _)| index);
         let (values, others) = (self.a.values(), b.values());
         judged.worst = first.and_then(|index| {
@@ -367,6 +399,7 @@ fn errors(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parity::ceiling::Share;
     use crate::parity::tensor::TensorType;
     use crate::program::dtype::DType;
 
@@ -382,8 +415,14 @@ mod tests {
     fn judge(dtype: DType, oracle: &[f64], a: &[f64], b: &[f64]) -> Judged {
         let (a, b) = (tensor(dtype, a), tensor(dtype, b));
         let oracle = tensor(DType::F64, oracle);
-        Reference::new(&a, Some(&oracle), 1, Share::FULL).judge(&b)
+        Reference::new(&a, Some(&oracle), TERMS).judge(&b)
     }
+
+    const TERMS: Terms = Terms {
+        longest_sum: 1,
+        coarsest: 0.0,
+        share: Share::FULL,
+    };
 
     const FINE: [f64; 4] = [1.0, 2.0, 3.0, 4.0];
 
@@ -456,6 +495,42 @@ mod tests {
         let judged = judge(DType::S32, &[], &[1.0, 2.0], &[1.0, 3.0]);
         assert_eq!((judged.outcome, judged.differing), (Outcome::Beyond, 1));
         assert_eq!(judged.worst.expect("one").b, 3.0);
+    }
+
+    #[test]
+    fn integers_may_be_wrong_where_as_are() {
+        let numbers = |changed: &[usize]| {
+            let values =
+                (0..100).map(|i| f64::from(i + i32::from(changed.contains(&(i as usize)))));
+            tensor(DType::S32, &values.collect::<Vec<_>>())
+        };
+        let oracle = numbers(&[]);
+        let outcome = |a: &[usize], b: &[usize]| {
+            let a = numbers(a);
+            Reference::new(&a, Some(&oracle), TERMS)
+                .judge(&numbers(b))
+                .outcome
+        };
+        assert_eq!(outcome(&[], &[4]), Outcome::Beyond);
+        assert_eq!(outcome(&[4], &[]), Outcome::Within);
+        assert_eq!(outcome(&[4], &[5, 6, 7, 8]), Outcome::Within);
+        assert_eq!(outcome(&[4], &[5, 6, 7, 8, 9]), Outcome::Beyond);
+    }
+
+    #[test]
+    fn a_single_number_may_be_off_by_half_a_step_of_the_coarsest_type() {
+        let terms = Terms {
+            coarsest: 1.0 / 128.0,
+            ..TERMS
+        };
+        let (a, oracle) = (tensor(DType::F32, &[1.0]), tensor(DType::F64, &[1.0]));
+        let reference = Reference::new(&a, Some(&oracle), terms);
+        let outcome = |b| reference.judge(&tensor(DType::F32, &[b])).outcome;
+        assert_eq!(outcome(1.0 + 0.4 / 128.0), Outcome::Within);
+        assert_eq!(outcome(1.0 + 0.6 / 128.0), Outcome::Beyond);
+        let strict = Reference::new(&a, Some(&oracle), TERMS);
+        let off = tensor(DType::F32, &[1.0 + 0.4 / 128.0]);
+        assert_eq!(strict.judge(&off).outcome, Outcome::Beyond);
     }
 
     #[test]

@@ -25,21 +25,28 @@ pub fn dtype(name: &str) -> Option<DType> {
     })
 }
 
+/// Splits the inside of `tensor<…>` into dimensions and element: `4x8x`, `bf16`.
+#[must_use]
+pub fn split_element(inside: &str) -> (&str, &str) {
+    let mut rest = inside;
+    while let Some((dim, after)) = rest.split_once('x')
+        && (dim == "?" || (!dim.is_empty() && dim.bytes().all(|b| b.is_ascii_digit())))
+    {
+        rest = after;
+    }
+    let dims = inside.strip_suffix(rest).unwrap_or_default();
+    (dims, rest)
+}
+
 /// Reads the inside of `tensor<…>`: `4x8xbf16`. None for dynamic dimensions, encodings and
 /// elements that XLA has no type for.
 #[must_use]
 pub fn tensor(inside: &str) -> Option<TensorType> {
-    let mut dims = Vec::new();
-    let mut rest = inside.trim();
-    while let Some((dim, after)) = rest.split_once('x')
-        && let Ok(dim) = dim.parse()
-    {
-        dims.push(dim);
-        rest = after;
-    }
+    let (dims, element) = split_element(inside);
+    let dims = dims.split_terminator('x').map(|dim| dim.parse().ok());
     Some(TensorType {
-        dtype: dtype(rest)?,
-        dims,
+        dtype: dtype(element)?,
+        dims: dims.collect::<Option<_>>()?,
     })
 }
 

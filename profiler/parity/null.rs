@@ -2,20 +2,24 @@
 
 use crate::parity::tensor::{Tensor, TensorType};
 
-/// Null candidates for a result: zeros, the mean of A's own result, and copies of the arguments
-/// that have as many elements.
+/// Null candidates for a result: zeros, a constant, and copies of the arguments that have as many
+/// elements.
+///
+/// The constant is the mean of A's own result, the closest that there is; for a single number,
+/// which would be A's result itself, it is what A gave on other inputs, `elsewhere`.
 pub fn candidates<'a>(
     a: &'a Tensor,
     arguments: &'a [Tensor],
+    elsewhere: Option<f64>,
 ) -> impl Iterator<Item = (String, Tensor)> + 'a {
-    let filled = |value: f64| {
-        let values = (0..a.ty.elements()).map(move |_| value);
-        Tensor::of_values(a.ty.clone(), values)
+    let constant = match a.ty.elements() {
+        1 => elsewhere,
+        _ => Some(mean(a)),
     };
-    let constants = [("zeros", 0.0), ("a constant", mean(a))];
+    let constants = [("zeros", Some(0.0)), (A_CONSTANT, constant)];
     let constants = constants
         .into_iter()
-        .map(move |(name, value)| (name.to_owned(), filled(value)));
+        .filter_map(move |(name, value)| Some((name.to_owned(), filled(a, value?))));
     let same_size = |argument: &TensorType| argument.elements() == a.ty.elements();
     let copies = arguments
         .iter()
@@ -29,7 +33,19 @@ pub fn candidates<'a>(
     constants.chain(copies)
 }
 
-fn mean(tensor: &Tensor) -> f64 {
+/// The name of the constant candidate.
+pub const A_CONSTANT: &str = "a constant";
+
+/// An array like another with one value.
+#[must_use]
+pub fn filled(like: &Tensor, value: f64) -> Tensor {
+    let values = (0..like.ty.elements()).map(|_| value);
+    Tensor::of_values(like.ty.clone(), values)
+}
+
+/// The mean of the finite elements; 0 where there is none.
+#[must_use]
+pub fn mean(tensor: &Tensor) -> f64 {
     let mut sum = 0.0;
     let mut count = 0u64;
     for value in tensor
@@ -59,7 +75,7 @@ mod tests {
             Tensor::of_values(ty(DType::F32, &[4]), [5.0, 6.0, 7.0, 8.0].into_iter()),
             Tensor::of_values(ty(DType::F32, &[3]), [5.0, 6.0, 7.0].into_iter()),
         ];
-        let found: Vec<_> = candidates(&a, &arguments)
+        let found: Vec<_> = candidates(&a, &arguments, None)
             .map(|(name, tensor)| {
                 assert_eq!(tensor.ty, a.ty);
                 (name, tensor.values())

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
+use crate::parity::float::FloatFormat;
 use crate::parity::mlir::{self, Function, integers_after};
 use crate::parity::tensor::TensorType;
-use crate::program::dtype::DType;
 
 /// Calls are followed that deep.
 const MAX_DEPTH: usize = 24;
@@ -17,13 +17,18 @@ const MAX_DEPTH: usize = 24;
 /// followed forever.
 const MAX_LINES: usize = 2_000_000;
 
+/// Distance from 1 to the next bf16.
+const BF16_EPSILON: f64 = 1.0 / 128.0;
+
 /// What was found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Uses {
     /// For each argument that selects something: its values must be below this.
     pub below: BTreeMap<usize, u64>,
     /// Elements that the longest sum adds up (dot, convolution, reduction); 1 where none does.
     pub longest_sum: u64,
+    /// The largest epsilon of the floats that it computes with, at most bf16's; 0 without floats.
+    pub coarsest: f64,
 }
 
 impl Uses {
@@ -53,9 +58,15 @@ impl Uses {
             .iter()
             .flat_map(|f| &f.lines)
             .map(|line| sum_length(line));
+        let types = functions.iter().flat_map(|f| &f.lines);
+        let types = types.flat_map(|line| mlir::tensors(line)).flatten();
+        let epsilons = types
+            .filter_map(|ty| FloatFormat::of(ty.dtype))
+            .map(FloatFormat::epsilon);
         Self {
             longest_sum: sums.max().unwrap_or(1),
             below: reader.below,
+            coarsest: epsilons.fold(0.0, f64::max).min(BF16_EPSILON),
         }
     }
 }
@@ -300,13 +311,6 @@ fn names(text: &str) -> Vec<&str> {
         rest = here.get(end..).unwrap_or_default();
     }
     found
-}
-
-/// Integers that are no indices and have no natural range are drawn from -127 to 127 where they
-/// are that narrow.
-#[must_use]
-pub fn is_narrow_integer(dtype: DType) -> bool {
-    dtype.is_integer() && dtype.bits() <= 8
 }
 
 #[cfg(test)]

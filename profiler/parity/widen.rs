@@ -27,7 +27,7 @@ pub enum WidenError {
         what: String,
     },
     /// There is nothing to widen.
-    #[error("it computes in f64 already")]
+    #[error("it has no floats narrower than f64")]
     Nothing,
 }
 
@@ -190,15 +190,7 @@ impl Writer {
     fn tensor(&mut self, text: &str) -> Result<usize, WidenError> {
         let open = "tensor".len();
         let (inside, end) = bracket(text, open).ok_or_else(|| cut("a type"))?;
-        let element = inside
-            .rsplit_once('x')
-            .map_or(inside, |(_, element)| element);
-        // `complex<f32>` holds an x of its own.
-        let element = match inside.find("complex<") {
-            Some(at) => inside.get(at..).unwrap_or_default(),
-            None => element,
-        };
-        let dims = inside.strip_suffix(element).unwrap_or_default();
+        let (dims, element) = mlir::split_element(inside);
         let unknown = || WidenError::Text {
             what: format!(
                 "the type tensor<{}>",
@@ -333,7 +325,7 @@ mod tests {
     %cst = stablehlo.constant dense<0xFF800000> : tensor<f32>
     %cst_0 = stablehlo.constant dense<[1.1, -2.5]> : tensor<2xf32>
     %cst_1 = stablehlo.constant dense<"0x803F00C0"> : tensor<2xbf16>
-    %c_2 = stablehlo.constant dense<[1, 2]> : tensor<2xi32>
+    %c_2 = stablehlo.constant dense<[1, 2]> : tensor<2xi32> {layout = dense<[1, 0]> : tensor<2xindex>}
     %1 = stablehlo.reduce_precision %0, format = e8m7 : tensor<4x8xf32>
     %2 = stablehlo.dot_general %1, %1, contracting_dims = [1] x [1], algorithm = <lhs_precision_type = bf16, accumulation_type = f32> : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x4xf32>
 "#;
@@ -344,7 +336,7 @@ mod tests {
             "dense<0xFFF0000000000000> : tensor<f64>",
             "dense<[0x3FF19999A0000000, 0xC004000000000000]> : tensor<2xf64>",
             r#"dense<"0x000000000000F03F00000000000000C0"> : tensor<2xf64>"#,
-            "dense<[1, 2]> : tensor<2xi32>",
+            "dense<[1, 2]> : tensor<2xi32> {layout = dense<[1, 0]> : tensor<2xindex>}",
             "format = e11m52 : tensor<4x8xf64>",
             "contracting_dims = [1] x [1] : (tensor<4x8xf64>",
         ] {

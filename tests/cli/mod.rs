@@ -4,6 +4,7 @@ mod diff;
 mod inputs;
 mod memory;
 mod output;
+mod parity;
 mod sarif;
 mod schema;
 mod screens;

@@ -2,3 +2,4 @@
 
 mod bad_programs;
 mod doctor;
+mod predict;

@@ -1,6 +1,7 @@
 //! How often each operation is expected to run in one run of a program.
 
 use crate::program::instruction::CallRole;
+use crate::program::opcode::AsyncPart;
 use crate::program::{ComputationId, OpId, Program};
 
 /// Expected executions of the computations of a program.
@@ -58,8 +59,10 @@ impl Runs {
                 CallRole::Body => trips.flatten().unwrap_or(1) as f64,
                 CallRole::Condition => trips.flatten().unwrap_or(1) as f64 + 1.0,
                 CallRole::Branch => 1.0 / branches.max(1) as f64,
-                CallRole::Calls | CallRole::Applies => match opcode {
-                    "call" | "call-start" => 1.0,
+                // What an asynchronous op starts may call further: work that runs elsewhere does.
+                CallRole::Calls | CallRole::Applies => match instruction.opcode.async_part() {
+                    Some((AsyncPart::Start, "async" | "call")) => 1.0,
+                    None if opcode == "call" => 1.0,
                     _ => continue,
                 },
             };

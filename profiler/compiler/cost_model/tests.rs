@@ -77,7 +77,9 @@ fn program(text: &str) -> Program {
 fn price(text: &str, op: &str) -> Price {
     let program = program(text);
     let op = program.find(op).expect(op);
-    CostModel::new(&program, &chip(), &calibration()).price(op)
+    let (facts, calibration) = (&chip(), &calibration());
+    let models = Calibrated { facts, calibration };
+    models.pricer(&program).price(op)
 }
 
 fn total(text: &str) -> ProgramPrice {
@@ -260,6 +262,12 @@ fn a_loop_counts_as_often_as_it_runs_and_once_where_that_is_not_known() {
     assert_eq!(known.unknown_trips, 0);
     let unknown = total(&looped("get-tuple-element(%p), index=0"));
     assert!(unknown.unknown_trips == 1 || unknown.time_ps < known.time_ps);
+}
+
+#[test]
+fn what_an_asynchronous_call_starts_counts_once() {
+    let text = "HloModule m\n\n%work (p: f32[1024,128]) -> f32[1024,128] {\n  %p = f32[1024,128]{1,0} parameter(0)\n  ROOT %n = f32[1024,128]{1,0} negate(%p)\n}\n\n%wrapped (q: f32[1024,128]) -> f32[1024,128] {\n  %q = f32[1024,128]{1,0} parameter(0)\n  ROOT %c = f32[1024,128]{1,0} call(%q), to_apply=%work\n}\n\nENTRY %main (a: f32[1024,128]) -> f32[1024,128] {\n  %a = f32[1024,128]{1,0} parameter(0)\n  %s = ((f32[1024,128]{1,0}), f32[1024,128]{1,0}, u32[]{:S(2)}) async-start(%a), async_execution_thread=\"sparsecore\", calls=%wrapped\n  ROOT %d = f32[1024,128]{1,0} async-done(%s)\n}\n";
+    assert_eq!(total(text).time_ps, (2.0 * 1024.0 * 512.0 / 0.8) as u64);
 }
 
 #[test]

@@ -27,7 +27,9 @@ pub(super) struct Branch {
     pub target: u32,
     /// The last bundle that runs before it leads there.
     pub last: u32,
-    /// The innermost loop that it is in and leaves, as an index of [`Control::loops`].
+    /// The loop that it closes, as an index of [`Control::loops`].
+    pub around: Option<u32>,
+    /// The innermost loop that it is in and leaves, likewise.
     pub exits: Option<u32>,
 }
 
@@ -48,8 +50,8 @@ pub(super) struct Control {
     pub operations: Vec<Operation>,
     /// By index of the operation.
     pub branches: BTreeMap<u32, Branch>,
-    /// Backward branches in order, by the operation that they are.
-    pub loops: Vec<(u32, BackEdge)>,
+    /// Backward branches in order.
+    pub loops: Vec<BackEdge>,
     pub names: Names,
     /// Cycles before each bundle, and all at the end.
     pub cycles: Vec<u64>,
@@ -95,13 +97,19 @@ impl Control {
         self.cycles.len().saturating_sub(1)
     }
 
+    /// The first operation at or after a bundle, by its index.
+    pub(super) fn first_operation(&self, bundle: u32) -> usize {
+        self.operations
+            .partition_point(|operation| operation.bundle < bundle)
+    }
+
     /// Every bundle as often as the bounds of the loops around it say: predicated regions count
     /// as run, and loops without a literal bound as run once.
     pub(super) fn static_cycles(&self) -> u64 {
         // Loops nest, so a sweep with a stack of factors would do; the few loops that there are
         // make products per stretch between their ends as cheap.
         let mut cuts: Vec<u32> = vec![0, self.bundles() as u32];
-        for (_, edge) in &self.loops {
+        for edge in &self.loops {
             cuts.extend([edge.start, edge.end + 1]);
         }
         cuts.sort_unstable();
@@ -113,8 +121,8 @@ impl Control {
             let times = self
                 .loops
                 .iter()
-                .filter(|(_, edge)| edge.start <= from && to <= edge.end + 1)
-                .fold(1_u64, |product, (_, edge)| {
+                .filter(|edge| edge.start <= from && to <= edge.end + 1)
+                .fold(1_u64, |product, edge| {
                     product.saturating_mul(edge.bound.unwrap_or(1))
                 });
             let length = cycles(to).saturating_sub(cycles(from));
@@ -128,7 +136,7 @@ fn branches(
     operations: &[Operation],
     layout: &Layout,
     notes: &mut Notes,
-) -> (BTreeMap<u32, Branch>, Vec<(u32, BackEdge)>) {
+) -> (BTreeMap<u32, Branch>, Vec<BackEdge>) {
     let end = (layout.bundles.len() as u32).saturating_sub(1);
     let mut branches = BTreeMap::new();
     let mut loops = Vec::new();
@@ -158,21 +166,23 @@ fn branches(
             );
             break;
         }
-        let branch = Branch {
+        let mut branch = Branch {
             operation: index as u32,
             bundle: operation.bundle,
             target,
             last: operation.bundle,
+            around: None,
             exits: None,
         };
         if target <= operation.bundle {
+            branch.around = Some(loops.len() as u32);
             let test = operation.guard.and_then(|guard| tests.get(&guard.register));
             let edge = BackEdge {
                 start: target,
                 end: operation.bundle,
                 bound: test.and_then(|operands| bound(operands)),
             };
-            loops.push((branch.operation, edge));
+            loops.push(edge);
         }
         branches.insert(branch.operation, branch);
     }
@@ -180,7 +190,7 @@ fn branches(
     for branch in branches.values_mut() {
         branch.last = branch.bundle.saturating_add(slots).min(end);
     }
-    for (_, edge) in &mut loops {
+    for edge in &mut loops {
         edge.end = edge.end.saturating_add(slots).min(end);
     }
     for branch in branches.values_mut() {
@@ -190,8 +200,8 @@ fn branches(
         branch.exits = loops
             .iter()
             .enumerate()
-            .filter(|(_, (_, edge))| inside(edge))
-            .min_by_key(|(_, (_, edge))| edge.end - edge.start)
+            .filter(|(_, edge)| inside(edge))
+            .min_by_key(|(_, edge)| edge.end - edge.start)
             .map(|(index, _)| index as u32);
     }
     (branches, loops)

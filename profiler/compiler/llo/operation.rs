@@ -4,6 +4,8 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::compiler::llo::arithmetic::Function;
+
 /// A register by the name that the compiler gave it, or a place of the register file.
 pub(super) type Register = u32;
 
@@ -27,54 +29,6 @@ pub(super) enum Operand {
 pub(super) struct Guard {
     pub register: Register,
     pub negated: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Relation {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-}
-
-/// What a scalar instruction computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Function {
-    /// The operand itself.
-    Same,
-    Add,
-    Subtract,
-    Multiply,
-    ShiftLeft,
-    ShiftRight,
-    ShiftRightSigned,
-    And,
-    Or,
-    Xor,
-    Min {
-        signed: bool,
-    },
-    Max {
-        signed: bool,
-    },
-    /// Base and offset of an address, which do not wrap.
-    Address,
-    Select,
-    Compare {
-        relation: Relation,
-        signed: bool,
-    },
-    /// Whether an unsigned addition overflows.
-    Carry,
-    PredicateAnd,
-    PredicateOr,
-    PredicateXor,
-    PredicateNotAnd,
-    PredicateNot,
-    /// Something that is not modelled.
-    Unknown,
 }
 
 /// Where a branch leads.
@@ -296,62 +250,9 @@ fn scalar(
     }
     Action::Compute {
         to,
-        function: function(opcode),
+        function: Function::of(opcode),
         operands,
         otherwise,
-    }
-}
-
-fn function(opcode: &str) -> Function {
-    let mut parts = opcode.split('.');
-    match parts.next().unwrap_or_default() {
-        "smov" | "pmov" | "int_to_ptr" => Function::Same,
-        "sadd" => Function::Add,
-        "ssub" => Function::Subtract,
-        "smul" => Function::Multiply,
-        "sshll" => Function::ShiftLeft,
-        "sshrl" => Function::ShiftRight,
-        "sshra" => Function::ShiftRightSigned,
-        "sand" => Function::And,
-        "sor" => Function::Or,
-        "sxor" => Function::Xor,
-        "smin" => Function::Min {
-            signed: parts.next() != Some("u32"),
-        },
-        "smax" => Function::Max {
-            signed: parts.next() != Some("u32"),
-        },
-        "scalar_lea" => Function::Address,
-        "scalar_select" => Function::Select,
-        "sc" => Function::Carry,
-        "pand" => Function::PredicateAnd,
-        "por" => Function::PredicateOr,
-        "pxor" => Function::PredicateXor,
-        "pnand" => Function::PredicateNotAnd,
-        "pneg" => Function::PredicateNot,
-        "scmp" => {
-            let relation = match parts.next().unwrap_or_default() {
-                "eq" => Relation::Equal,
-                "ne" => Relation::NotEqual,
-                "lt" => Relation::Less,
-                "le" => Relation::LessOrEqual,
-                "gt" => Relation::Greater,
-                "ge" => Relation::GreaterOrEqual,
-                _ => return Function::Unknown,
-            };
-            match parts.next() {
-                Some("s32") => Function::Compare {
-                    relation,
-                    signed: true,
-                },
-                Some("u32") => Function::Compare {
-                    relation,
-                    signed: false,
-                },
-                _ => Function::Unknown,
-            }
-        }
-        _ => Function::Unknown,
     }
 }
 

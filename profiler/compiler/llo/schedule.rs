@@ -143,7 +143,7 @@ impl KernelSchedule {
 
 fn loops(control: &Control, run: &Run) -> Vec<ScheduledLoop> {
     let mut loops = Vec::new();
-    for (index, (_, edge)) in control.loops.iter().enumerate() {
+    for (index, edge) in control.loops.iter().enumerate() {
         let (again, left) = run.loops.get(index).copied().unwrap_or((0, 0));
         let unknown = run.unknown_loops.get(index).copied().unwrap_or(true);
         loops.push(ScheduledLoop {

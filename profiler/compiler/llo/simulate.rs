@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 
-use crate::compiler::llo::control::Control;
+use crate::compiler::llo::arithmetic::{self, Function, Value};
+use crate::compiler::llo::control::{Branch, Control};
 use crate::compiler::llo::memory::{Channel, Memory};
 use crate::compiler::llo::operation::{
-    Action, CORE_NUMBER, Function, Guard, Operand, Register, Relation, Route, operand_index,
+    Action, CORE_NUMBER, Guard, Operand, Register, Route, operand_index,
 };
 
 /// Integers that a kernel reads from an operand, as the group of each block of rows.
@@ -45,8 +46,6 @@ pub(super) struct Run {
     pub hbm_written_bytes: u64,
     pub transfers: u64,
 }
-
-type Value = Option<i64>;
 
 struct Machine<'a> {
     control: &'a Control,
@@ -85,97 +84,131 @@ pub(super) fn run(
     machine.run
 }
 
-impl Machine<'_> {
-    fn go(&mut self, step_limit: u64) {
-        let control = self.control;
-        let bundles = control.bundles() as u32;
-        let at = |bundle: u32| control.cycles.get(bundle as usize).copied().unwrap_or(0);
-        // Stretches of bundles are counted at their ends alone.
-        let mut issues = vec![0_i64; control.bundles() + 1];
-        let mut stretch = |from: u32, to: u32| {
-            for (bundle, change) in [(from, 1), (to, -1)] {
-                if let Some(count) = issues.get_mut(bundle as usize) {
-                    *count += change;
-                }
-            }
-        };
-        let loop_of: BTreeMap<u32, usize> = (control.loops.iter().enumerate())
-            .map(|(index, (operation, _))| (*operation, index))
-            .collect();
-        let mut leaving = vec![false; control.loops.len()];
-        let mut start = 0_u32;
-        let mut next = 0_usize;
-        let mut jump: Option<(u32, u32)> = None;
-        let mut steps = 0_u64;
-        let mut busy = 0_u64;
-        loop {
-            let operation = control.operations.get(next);
-            if let Some((last, target)) = jump
-                && operation.is_none_or(|operation| operation.bundle > last)
-            {
-                stretch(start, last + 1);
-                busy = busy.saturating_add(at(last + 1).saturating_sub(at(start)));
-                start = target;
-                jump = None;
-                next = control
-                    .operations
-                    .partition_point(|operation| operation.bundle < target);
-                continue;
-            }
-            let Some(operation) = operation else {
-                stretch(start, bundles);
-                busy = busy.saturating_add(at(bundles).saturating_sub(at(start)));
-                self.run.complete = true;
-                break;
-            };
-            steps += 1;
-            if steps > step_limit {
-                break;
-            }
-            let index = next as u32;
-            next += 1;
-            let holds = self.holds(operation.guard);
-            if !matches!(operation.action, Action::Branch(_)) {
-                let passed = at(operation.bundle).saturating_sub(at(start));
-                self.step(&operation.action, holds, busy.saturating_add(passed));
-                continue;
-            }
-            let Some(branch) = control.branches.get(&index) else {
-                continue;
-            };
-            // What is not known leaves loops and runs regions.
-            let mut taken = holds.unwrap_or(false);
-            if holds.is_none() {
-                self.run.unknown_decisions += 1;
-                if let Some(left) = branch.exits.and_then(|l| leaving.get_mut(l as usize)) {
-                    *left = true;
-                }
-            }
-            if let Some(around) = loop_of.get(&index).copied() {
-                let unknown = std::mem::take(&mut leaving[around]) || holds.is_none();
-                taken &= !unknown;
-                self.run.unknown_loops[around] |= unknown;
-                let (again, left) = &mut self.run.loops[around];
-                *(if taken { again } else { left }) += 1;
-            } else {
-                let (skipped, entered) = self.run.branches.entry(index).or_default();
-                *(if taken { skipped } else { entered }) += 1;
-            }
-            // A branch in the delay slots of another that is taken does not count.
-            if taken && jump.is_none() {
-                jump = Some((branch.last, branch.target));
+/// Which bundles were issued, as stretches between jumps.
+struct Course<'a> {
+    control: &'a Control,
+    /// Where the current stretch starts.
+    start: u32,
+    /// Cycles of the stretches before.
+    busy: u64,
+    /// How the count of issues changes from a bundle to the next.
+    changes: Vec<i64>,
+}
+
+impl<'a> Course<'a> {
+    fn new(control: &'a Control) -> Self {
+        Self {
+            control,
+            start: 0,
+            busy: 0,
+            changes: vec![0; control.bundles() + 1],
+        }
+    }
+
+    /// Busy cycles until a bundle of the current stretch.
+    fn busy_until(&self, bundle: u32) -> u64 {
+        let at = |bundle: u32| self.control.cycles.get(bundle as usize).copied();
+        let passed = at(bundle)
+            .zip(at(self.start))
+            .map_or(0, |(to, from)| to.saturating_sub(from));
+        self.busy.saturating_add(passed)
+    }
+
+    /// Ends the stretch before bundle `end` and goes on at `target`.
+    fn leave(&mut self, end: u32, target: u32) {
+        self.busy = self.busy_until(end);
+        for (bundle, change) in [(self.start, 1), (end, -1)] {
+            if let Some(count) = self.changes.get_mut(bundle as usize) {
+                *count += change;
             }
         }
-        self.run.busy = busy;
+        self.start = target;
+    }
+
+    /// How often each bundle was issued.
+    fn issued(&self) -> Vec<u64> {
         let mut count = 0_i64;
-        self.run.issued = issues
-            .iter()
-            .take(control.bundles())
+        let bundles = self.changes.iter().take(self.control.bundles());
+        bundles
             .map(|change| {
                 count += change;
                 count.max(0) as u64
             })
-            .collect();
+            .collect()
+    }
+}
+
+impl Machine<'_> {
+    fn go(&mut self, step_limit: u64) {
+        let control = self.control;
+        let mut course = Course::new(control);
+        let mut leaving = vec![false; control.loops.len()];
+        let mut next = 0_usize;
+        let mut jump: Option<Branch> = None;
+        for _ in 0..step_limit {
+            let operation = control.operations.get(next);
+            if let Some(branch) = jump
+                && operation.is_none_or(|operation| operation.bundle > branch.last)
+            {
+                course.leave(branch.last + 1, branch.target);
+                jump = None;
+                next = control.first_operation(branch.target);
+                continue;
+            }
+            let Some(operation) = operation else {
+                let end = control.bundles() as u32;
+                course.leave(end, end);
+                self.run.complete = true;
+                break;
+            };
+            let index = next as u32;
+            next += 1;
+            let holds = self.holds(operation.guard);
+            if !matches!(operation.action, Action::Branch(_)) {
+                self.step(
+                    &operation.action,
+                    holds,
+                    course.busy_until(operation.bundle),
+                );
+            } else if let Some(branch) = control.branches.get(&index)
+                && self.takes(branch, holds, &mut leaving)
+                // A branch in the delay slots of another that is taken does not count.
+                && jump.is_none()
+            {
+                jump = Some(*branch);
+            }
+        }
+        self.run.busy = course.busy;
+        self.run.issued = course.issued();
+    }
+
+    /// Whether a branch is taken. One on what is not known is not: regions run, and `leaving`
+    /// keeps in mind that their loop ends when it next would go around.
+    fn takes(&mut self, branch: &Branch, holds: Option<bool>, leaving: &mut [bool]) -> bool {
+        let run = &mut self.run;
+        run.unknown_decisions += u64::from(holds.is_none());
+        let taken = holds.unwrap_or(false);
+        let Some(around) = branch.around.map(|index| index as usize) else {
+            if let Some(left) = branch
+                .exits
+                .and_then(|index| leaving.get_mut(index as usize))
+            {
+                *left |= holds.is_none();
+            }
+            let (skipped, entered) = run.branches.entry(branch.operation).or_default();
+            *(if taken { skipped } else { entered }) += 1;
+            return taken;
+        };
+        let left = leaving.get_mut(around).is_some_and(std::mem::take);
+        let unknown = left || holds.is_none();
+        let taken = taken && !unknown;
+        if let Some(loop_unknown) = run.unknown_loops.get_mut(around) {
+            *loop_unknown |= unknown;
+        }
+        if let Some((again, left)) = run.loops.get_mut(around) {
+            *(if taken { again } else { left }) += 1;
+        }
+        taken
     }
 
     fn step(&mut self, action: &Action, holds: Option<bool>, busy: u64) {
@@ -337,75 +370,6 @@ impl Machine<'_> {
 
     fn compute(&self, function: Function, operands: &[Operand]) -> Value {
         let get = |index: usize| operands.get(index).and_then(|operand| self.value(operand));
-        let (a, b) = (get(0), get(1));
-        // A predicate can be known though one of its operands is not.
-        match function {
-            Function::PredicateAnd => return and(a, b),
-            Function::PredicateNotAnd => return not(and(a, b)),
-            Function::PredicateOr => return not(and(not(a), not(b))),
-            Function::PredicateNot => return not(a),
-            Function::Select => {
-                let (yes, no) = (b, get(2));
-                return match a {
-                    Some(0) => no,
-                    Some(_) => yes,
-                    None => yes.filter(|_| yes == no),
-                };
-            }
-            Function::Same => return a,
-            _ => {}
-        }
-        let (a, b) = (a?, b?);
-        let word = |value: i64| Some(i64::from(value as i32));
-        let (unsigned_a, unsigned_b) = (a as u32, b as u32);
-        match function {
-            Function::Add => word(a.wrapping_add(b)),
-            Function::Subtract => word(a.wrapping_sub(b)),
-            Function::Multiply => word(a.wrapping_mul(b)),
-            Function::ShiftLeft => word(i64::from(unsigned_a.checked_shl(unsigned_b).unwrap_or(0))),
-            Function::ShiftRight => {
-                word(i64::from(unsigned_a.checked_shr(unsigned_b).unwrap_or(0)))
-            }
-            Function::ShiftRightSigned => word(i64::from((a as i32) >> unsigned_b.min(31))),
-            Function::And => word(a & b),
-            Function::Or => word(a | b),
-            Function::Xor => word(a ^ b),
-            Function::Min { signed: true } => Some(a.min(b)),
-            Function::Max { signed: true } => Some(a.max(b)),
-            Function::Min { signed: false } => word(i64::from(unsigned_a.min(unsigned_b))),
-            Function::Max { signed: false } => word(i64::from(unsigned_a.max(unsigned_b))),
-            Function::Address => Some(a.wrapping_add(b)),
-            Function::Carry => Some(i64::from(unsigned_a.checked_add(unsigned_b).is_none())),
-            Function::PredicateXor => Some(i64::from((a != 0) != (b != 0))),
-            Function::Compare { relation, signed } => {
-                let order = if signed {
-                    a.cmp(&b)
-                } else {
-                    unsigned_a.cmp(&unsigned_b)
-                };
-                let holds = match relation {
-                    Relation::Equal => order.is_eq(),
-                    Relation::NotEqual => order.is_ne(),
-                    Relation::Less => order.is_lt(),
-                    Relation::LessOrEqual => order.is_le(),
-                    Relation::Greater => order.is_gt(),
-                    Relation::GreaterOrEqual => order.is_ge(),
-                };
-                Some(i64::from(holds))
-            }
-            _ => None,
-        }
+        arithmetic::evaluate(function, [get(0), get(1), get(2)])
     }
-}
-
-fn and(a: Value, b: Value) -> Value {
-    match (a, b) {
-        (Some(0), _) | (_, Some(0)) => Some(0),
-        (Some(_), Some(_)) => Some(1),
-        _ => None,
-    }
-}
-
-fn not(a: Value) -> Value {
-    a.map(|value| i64::from(value == 0))
 }

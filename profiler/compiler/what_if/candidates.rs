@@ -4,10 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::program::stablehlo::types::TensorType;
-use crate::program::stablehlo::{Module, Op};
+use crate::program::stablehlo::{Module, Op, ValueId};
 
-use super::dims::{Dims, Node};
+use super::dims::{Dims, Node, Sizes};
 use super::dtype::is_dot;
 use super::merge;
 use super::rules::{self, DotAxes};
@@ -31,7 +30,7 @@ impl Default for Tiles {
 pub struct Candidate {
     /// The change.
     pub change: Change,
-    /// Share of the program's matmul FLOPs (an operation in a loop counted once) that the changed
+    /// Share of the program's FLOPs in matmuls and convolutions (an operation in a loop counted once) that the changed
     /// dimensions take part in, 0 to 1. For a stored weight: the share of the matmuls it feeds.
     pub share: f64,
 }
@@ -52,32 +51,34 @@ const MOST_SIZES: usize = 6;
 pub fn candidates(module: &Module<'_>, tiles: Tiles) -> Vec<Candidate> {
     let dims = rules::dimensions(module);
     let work = Work::of(module, &dims);
-    let solves = |resizes: &[Resize]| {
-        let wanted = resizes.iter().filter_map(|r| {
-            let (value, _) = r.dimension.find(module)?;
-            Some((dims.node(value, r.dimension.axis)?, r.to))
-        });
-        dims.solve(&wanted.collect::<Vec<_>>()).is_ok()
+    let node = |r: &Resize| dims.node(r.dimension.find(module)?.0, r.dimension.axis);
+    let solve = |resizes: &[Resize]| {
+        let wanted: Vec<_> = resizes
+            .iter()
+            .filter_map(|r| Some((node(r)?, r.to)))
+            .collect();
+        dims.solve(&wanted).ok()
     };
     let mut single: Vec<(Vec<Resize>, f64)> = Vec::new();
     for (resize, share) in work.resizes(module, &dims, tiles) {
-        if !solves(std::slice::from_ref(&resize)) {
+        if solve(std::slice::from_ref(&resize)).is_none() {
             continue;
         }
-        match single
-            .iter_mut()
-            .find(|(group, _)| group[0].from == resize.from)
-        {
-            Some((group, most)) => {
-                group.push(resize);
-                if solves(group) {
-                    *most = share.max(*most);
-                } else {
-                    group.pop();
-                }
+        let same = |group: &[Resize]| group.first().is_some_and(|r| r.from == resize.from);
+        let Some((group, most)) = single.iter_mut().find(|(group, _)| same(group)) else {
+            single.push((vec![resize], share));
+            continue;
+        };
+        let follows =
+            |sizes: Sizes| node(&resize).is_some_and(|n| sizes.contains_key(&dims.root(n)));
+        if !solve(group).is_some_and(follows) {
+            group.push(resize);
+            if solve(group).is_none() {
+                group.pop();
+                continue;
             }
-            None => single.push((vec![resize], share)),
         }
+        *most = share.max(*most);
     }
     single.retain(|(_, share)| *share >= LEAST_SHARE);
     single.sort_by(|(a, x), (b, y)| y.total_cmp(x).then_with(|| a.cmp(b)));
@@ -86,7 +87,7 @@ pub fn candidates(module: &Module<'_>, tiles: Tiles) -> Vec<Candidate> {
     let mut out = Vec::new();
     let mut add = |parts: &[&(Vec<Resize>, f64)]| {
         let resizes: Vec<Resize> = parts.iter().flat_map(|(r, _)| r.iter().cloned()).collect();
-        if solves(&resizes) {
+        if solve(&resizes).is_some() {
             let share = parts.iter().map(|(_, share)| *share).fold(0.0, f64::max);
             out.push(Candidate {
                 change: Change::Resize(resizes),
@@ -126,11 +127,13 @@ pub fn candidates(module: &Module<'_>, tiles: Tiles) -> Vec<Candidate> {
     out
 }
 
-/// FLOPs of the matmuls, by dimension.
+/// FLOPs of matmuls and convolutions, by dimension.
 struct Work {
     total: f64,
     by_class: BTreeMap<Node, f64>,
     by_value: BTreeMap<usize, f64>,
+    /// Classes that are merged from others.
+    merged: BTreeMap<Node, Vec<Node>>,
 }
 
 impl Work {
@@ -139,6 +142,7 @@ impl Work {
             total: 0.0,
             by_class: BTreeMap::new(),
             by_value: BTreeMap::new(),
+            merged: dims.merged(),
         };
         for (_, op) in module.ops() {
             work.add(module, dims, op);
@@ -147,35 +151,49 @@ impl Work {
     }
 
     fn add(&mut self, module: &Module<'_>, dims: &Dims, op: &Op) -> Option<()> {
-        let ragged = op.name == "chlo.ragged_dot";
-        if !ragged && !is_dot(op) {
-            return None;
-        }
         let (left, right, out) = (op.operand(0)?, op.operand(1)?, *op.results.first()?);
-        let (batch, contracting) = if ragged {
-            let axes = op.integers(module.text, "lhs_contracting_dimensions")?;
-            (Vec::new(), axes.iter().map(|n| n.index()).collect())
-        } else {
-            let axes = DotAxes::read(module.text, op)?;
-            (axes.left_batch, axes.left_contracting)
+        let elements = |value: ValueId| {
+            let tensor = module.value(value).tensor.as_ref()?;
+            tensor
+                .dims
+                .iter()
+                .try_fold(1.0, |n, d| Some(n * lossy(d.size?)))
         };
-        let elements =
-            |t: &TensorType| t.dims.iter().try_fold(1.0, |n, d| Some(n * lossy(d.size?)));
-        let depth = contracting.iter().try_fold(1.0, |n, &a| {
-            Some(n * lossy(dims.size(dims.node(left, a)?)?))
-        })?;
-        let flops = 2.0 * elements(module.value(out).tensor.as_ref()?)? * depth;
+        let size = |value: ValueId, axis: usize| Some(lossy(dims.size(dims.node(value, axis)?)?));
+        let mut batches = Vec::new();
+        // Multiply-adds for each element of the result.
+        let depth = if is_dot(op) {
+            let axes = DotAxes::read(module.text, op)?;
+            let batch = axes.left_batch.iter().filter_map(|&a| dims.node(left, a));
+            batches.extend(batch.map(|n| dims.root(n)));
+            axes.left_contracting
+                .iter()
+                .try_fold(1.0, |n, &a| Some(n * size(left, a)?))?
+        } else if op.name == "chlo.ragged_dot" {
+            let axes = op.integers(module.text, "lhs_contracting_dimensions")?;
+            axes.iter()
+                .try_fold(1.0, |n, a| Some(n * size(left, a.index())?))?
+        } else if op.name == "stablehlo.convolution" {
+            let [_, kernel, _] = rules::convolution_axes(module.text, op)?;
+            let features = kernel.iter().position(|name| name == "o")?;
+            elements(right)? / size(right, features)?
+        } else {
+            return None;
+        };
+        let flops = 2.0 * elements(out)? * depth;
         self.total += flops;
-        let batches: Vec<Node> = batch
-            .iter()
-            .filter_map(|&a| Some(dims.root(dims.node(left, a)?)))
-            .collect();
         // A dimension that heads and head size were merged into is worked on as both.
         let mut classes: Vec<Node> = dims.of(left).chain(dims.of(right)).collect();
-        for node in classes.clone() {
-            classes.extend(dims.parts(node));
-        }
         classes.iter_mut().for_each(|n| *n = dims.root(*n));
+        for node in classes.clone() {
+            classes.extend(
+                self.merged
+                    .get(&node)
+                    .into_iter()
+                    .flatten()
+                    .map(|&n| dims.root(n)),
+            );
+        }
         classes.sort_unstable();
         classes.dedup();
         for class in classes.into_iter().filter(|c| !batches.contains(c)) {
@@ -207,7 +225,7 @@ impl Work {
             let to = from.saturating_add(lanes - 1) / lanes * lanes;
             let grows = lossy(to) / lossy(from);
             // A dimension that is merged from others follows from them.
-            if to > from && grows <= MOST_GROWTH && dims.parts(class).is_empty() {
+            if to > from && grows <= MOST_GROWTH && !self.merged.contains_key(&class) {
                 let share = self.share(self.by_class.get(&class).copied().unwrap_or(0.0));
                 out.push((
                     Resize {

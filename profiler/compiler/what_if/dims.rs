@@ -138,12 +138,24 @@ impl Dims {
 
     /// States that two dimensions are one.
     pub(super) fn equal(&mut self, a: Node, b: Node) {
-        let (a, b) = (self.root(a), self.root(b));
+        let (a, b) = (self.compress(a), self.compress(b));
         // The lower node is the root: arguments come before what is made from them.
         let (low, high) = (a.min(b), a.max(b));
         if let Some(parent) = self.parent.get_mut(high) {
             *parent = low;
         }
+    }
+
+    /// The class of `node`, with shorter ways to it for the next who asks.
+    fn compress(&mut self, node: Node) -> Node {
+        let root = self.root(node);
+        let mut at = node;
+        while at != root
+            && let Some(parent) = self.parent.get_mut(at)
+        {
+            at = std::mem::replace(parent, root);
+        }
+        root
     }
 
     /// States that two values have the same dimensions.
@@ -163,6 +175,14 @@ impl Dims {
         self.frozen.push((node, Site::of(op), why));
     }
 
+    /// Whether an operation so far allows no change of `node`.
+    pub(super) fn is_frozen(&self, node: Node) -> bool {
+        let root = self.root(node);
+        self.frozen
+            .iter()
+            .any(|(frozen, ..)| self.root(*frozen) == root)
+    }
+
     pub(super) fn freeze_value(&mut self, value: ValueId, op: &Op, why: &'static str) {
         self.of(value).for_each(|node| self.freeze(node, op, why));
     }
@@ -177,23 +197,16 @@ impl Dims {
         self.numbers.push((range, expr));
     }
 
-    /// The dimensions that a reshape merges into the class of `node`, ones left out; none when none
-    /// does.
-    pub(super) fn parts(&self, node: Node) -> Vec<Node> {
-        let root = self.root(node);
-        let mut parts = Vec::new();
+    /// For each class that a reshape merges from others, those others, ones left out.
+    pub(super) fn merged(&self) -> BTreeMap<Node, Vec<Node>> {
+        let mut merged: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
         for (relation, _) in &self.relations {
-            if let Relation::Product {
-                whole,
-                parts: made_of,
-            } = relation
-                && self.root(*whole) == root
-            {
-                let several = made_of.iter().copied().filter(|&p| self.size(p) != Some(1));
-                parts.extend(several);
+            if let Relation::Product { whole, parts } = relation {
+                let several = parts.iter().copied().filter(|&p| self.size(p) != Some(1));
+                merged.entry(self.root(*whole)).or_default().extend(several);
             }
         }
-        parts
+        merged
     }
 
     /// The sizes of all classes that change when those of `wanted` do.

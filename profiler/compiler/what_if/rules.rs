@@ -8,7 +8,7 @@ mod indexing;
 mod products;
 mod shapes;
 
-pub(super) use products::DotAxes;
+pub(super) use products::{DotAxes, convolution_axes};
 
 /// Reads what all operations of `module` say.
 pub(super) fn dimensions(module: &Module<'_>) -> Dims {

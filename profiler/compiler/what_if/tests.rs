@@ -1,3 +1,6 @@
+//! Small programs and whole twins, changed.
+#![expect(clippy::unwrap_used, reason = "a test ends where a value is missing")]
+
 use std::io::Read as _;
 
 use super::*;
@@ -100,6 +103,10 @@ fn candidates_name_the_odd_dimensions_and_nothing_in_the_even_model() {
             [(100, 128), (1023, 1024), (1200, 1280), (50257, 50304)]
         );
         let found = candidates(&parse(&odd), Tiles::default());
+        let Change::Resize(heads) = &found[3].change else {
+            panic!("{:?}", found[3])
+        };
+        assert!(heads.len() <= 2, "queries with keys, and values: {heads:?}");
         // Four alone, six pairs, all; queries, keys and values as one matmul, gate and up.
         assert_eq!(found.len(), 13);
         for candidate in &found {
@@ -301,4 +308,51 @@ fn matmuls_of_one_operand_become_one() {
         apply(&twice, &merge).unwrap_err().to_string(),
         "cannot be rewritten here: `stablehlo.dot_general` at line 3 is not the only one to read its weight"
     );
+}
+
+#[test]
+fn sums_kernels_and_convolutions_let_through_what_they_can() {
+    let text = r#"module {
+  func.func public @main(%arg0: tensor<2x1023x60xbf16>, %arg1: tensor<3x60x100xbf16>, %arg2: tensor<bf16>) -> tensor<2x1023x60xbf16> {
+    %0:2 = chlo.scan(%arg0) inits (%arg2) dimension=1  attributes {is_associative = true, is_reverse = false, scan_dim_size = 1023 : i64} {
+    ^bb0(%input: tensor<2x60xbf16>, %carry: tensor<bf16>):
+      stablehlo.return %input, %carry : tensor<2x60xbf16>, tensor<bf16>
+    } : (tensor<2x1023x60xbf16>, tensor<bf16>) -> (tensor<2x1023x60xbf16>, tensor<bf16>)
+    %1 = stablehlo.pad %0#0, %arg2, low = [0, 0, 0], high = [0, 1, 0], interior = [0, 0, 0] : (tensor<2x1023x60xbf16>, tensor<bf16>) -> tensor<2x1024x60xbf16>
+    %2 = stablehlo.custom_call @kernel(%1) : (tensor<2x1024x60xbf16>) -> tensor<2x1024x60xbf16>
+    %3 = stablehlo.slice %2 [0:2, 0:1023, 0:60] : (tensor<2x1024x60xbf16>) -> tensor<2x1023x60xbf16>
+    %4 = stablehlo.convolution(%arg0, %arg1) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {pad = [[1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x1023x60xbf16>, tensor<3x60x100xbf16>) -> tensor<2x1023x100xbf16>
+    %5 = stablehlo.add %arg0, %3 : tensor<2x1023x60xbf16>
+    return %5 : tensor<2x1023x60xbf16>
+  }
+}
+"#;
+    let of = |axis, from, to| apply(text, &Change::Resize(vec![resize("%arg1", axis, from, to)]));
+    let wider = of(2, 100, 128).unwrap();
+    assert!(
+        wider.contains("tensor<3x60x128xbf16>) -> tensor<2x1023x128xbf16>"),
+        "{wider}"
+    );
+    assert!(
+        of(1, 60, 64)
+            .unwrap_err()
+            .to_string()
+            .contains("`stablehlo.custom_call` at line 8")
+    );
+    assert!(
+        of(0, 3, 4)
+            .unwrap_err()
+            .to_string()
+            .contains("moves a window over it")
+    );
+    let without = text.replace("    %4 = stablehlo.convolution", "    // ");
+    let longer = Change::Resize(vec![resize("%arg0", 1, 1023, 1024)]);
+    let longer = apply(&without, &longer).unwrap();
+    for line in [
+        "scan_dim_size = 1024 : i64",
+        "high = [0, 0, 0], interior",
+        "%3 = stablehlo.slice %2 [0:2, 0:1024, 0:60]",
+    ] {
+        assert!(longer.contains(line), "{line}\n{longer}");
+    }
 }

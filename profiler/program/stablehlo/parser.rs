@@ -33,6 +33,7 @@ pub fn parse(text: &str) -> Module<'_> {
         at: 0,
         module,
         scope: HashMap::new(),
+        shadowed: Vec::new(),
         line: 1,
         line_at: 0,
     };
@@ -53,6 +54,8 @@ struct Parser<'t> {
     module: Module<'t>,
     /// Values by name in the function that is being read.
     scope: HashMap<String, ValueId>,
+    /// What each name meant before its last definition, to be restored behind a region.
+    shadowed: Vec<(String, Option<ValueId>)>,
     /// Line of byte `line_at`, for counting onwards from there.
     line: usize,
     line_at: usize,
@@ -79,6 +82,7 @@ impl<'t> Parser<'t> {
         let start = self.tokens[self.at].start;
         self.at += 1;
         self.scope.clear();
+        self.shadowed.clear();
         while self.peek().is_some_and(|t| t.kind == Kind::Word) {
             self.at += 1;
         }
@@ -260,7 +264,7 @@ impl<'t> Parser<'t> {
             self.skip_balanced();
             return block;
         }
-        let shadowed = self.scope.clone();
+        let outside = self.shadowed.len();
         self.at += 1;
         while let Some(token) = self.peek() {
             match token.kind {
@@ -276,7 +280,7 @@ impl<'t> Parser<'t> {
                 _ => self.at += 1,
             }
         }
-        self.scope = shadowed;
+        self.leave_scope(outside);
         block
     }
 
@@ -301,6 +305,18 @@ impl<'t> Parser<'t> {
         value
     }
 
+    /// Forgets what was defined since `shadowed` had this length.
+    fn leave_scope(&mut self, length: usize) {
+        while self.shadowed.len() > length
+            && let Some((name, before)) = self.shadowed.pop()
+        {
+            match before {
+                Some(value) => self.scope.insert(name, value),
+                None => self.scope.remove(&name),
+            };
+        }
+    }
+
     fn define(&mut self, name: String, maker: Option<OpId>) -> ValueId {
         let id = ValueId(self.module.values.len());
         self.module.values.push(Value {
@@ -308,7 +324,8 @@ impl<'t> Parser<'t> {
             tensor: None,
             maker,
         });
-        self.scope.insert(name, id);
+        let before = self.scope.insert(name.clone(), id);
+        self.shadowed.push((name, before));
         id
     }
 
@@ -430,14 +447,14 @@ impl<'t> Parser<'t> {
             }
             match token.kind {
                 Kind::Mark(b'{') if self.is_region(self.at) => {
-                    let saved = self.scope.clone();
+                    let outside = self.shadowed.len();
                     let own = self.own_arguments(&header);
                     let mut block = self.region(depth + 1);
                     if block.arguments.is_empty() {
                         block.arguments = own;
                     }
                     regions.push(block);
-                    self.scope = saved;
+                    self.leave_scope(outside);
                     continue;
                 }
                 Kind::Mark(b'(' | b'[' | b'{') => nesting += 1,

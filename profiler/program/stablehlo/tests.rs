@@ -1,3 +1,6 @@
+//! The forms in which programs are printed.
+#![expect(clippy::unwrap_used, reason = "a test ends where a value is missing")]
+
 use super::*;
 
 const PROGRAM: &str = r#"#loc1 = loc("x")

@@ -83,6 +83,7 @@ pub fn write_tensor(sizes: &[i64], element: &str) -> String {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test ends where a value is missing")]
 mod tests {
     use super::*;
 

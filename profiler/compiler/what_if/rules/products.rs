@@ -113,7 +113,7 @@ impl Rule<'_, '_> {
     /// `dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`: batches and features follow each
     /// other, what the window moves over stays.
     pub(super) fn convolution(&mut self) -> Option<()> {
-        let [input, kernel, output] = self.convolution_axes()?;
+        let [input, kernel, output] = convolution_axes(self.module.text, self.op)?;
         let (left, right, out) = (self.operand(0)?, self.operand(1)?, self.result(0)?);
         let at = |axes: &[String], name: &str| axes.iter().position(|a| a == name);
         let whole = |key| {
@@ -142,18 +142,20 @@ impl Rule<'_, '_> {
         }
         Some(())
     }
+}
 
-    /// The names of the dimensions of input, kernel and output.
-    fn convolution_axes(&self) -> Option<[Vec<String>; 3]> {
-        let text = self.module.text.get(self.op.range.clone())?;
-        let (_, numbers) = text.split_once("dim_numbers = ")?;
-        let mut lists = numbers.split('[').skip(1).map(|list| {
-            let inside = list.split(']').next().unwrap_or("");
-            inside
-                .split(',')
-                .map(|name| name.trim().to_owned())
-                .collect::<Vec<_>>()
-        });
-        Some([lists.next()?, lists.next()?, lists.next()?])
-    }
+/// The names of the dimensions of a convolution's input, kernel and output.
+pub(in crate::compiler::what_if) fn convolution_axes(
+    text: &str,
+    op: &Op,
+) -> Option<[Vec<String>; 3]> {
+    let (_, numbers) = text.get(op.range.clone())?.split_once("dim_numbers = ")?;
+    let mut lists = numbers.split('[').skip(1).map(|list| {
+        let inside = list.split(']').next().unwrap_or("");
+        inside
+            .split(',')
+            .map(|name| name.trim().to_owned())
+            .collect::<Vec<_>>()
+    });
+    Some([lists.next()?, lists.next()?, lists.next()?])
 }

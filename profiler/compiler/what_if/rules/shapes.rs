@@ -220,7 +220,9 @@ impl Rule<'_, '_> {
             self.dims.relate(relation, self.op);
             return Window::Share(size);
         }
-        if taken > 1 && size.saturating_sub(taken) <= FEW {
+        // A kernel of fixed size: its padding is cut off again.
+        let few = taken > 1 && size.saturating_sub(taken) <= FEW;
+        if few && (start > 0 || !self.dims.is_frozen(whole)) {
             let delta = taken.saturating_sub(size);
             self.dims
                 .relate(Relation::Offset { part, whole, delta }, self.op);
