@@ -265,6 +265,10 @@ impl Compiler {
                 message: error.to_string(),
                 hlo,
             }),
+            // A build that dumps nothing has to do all of it.
+            Err(CompileError::Rejected { message, .. }) if dump::is_unknown(&message) => {
+                Ok(self.compile(program, target, options)?.hlo)
+            }
             Err(error) => Err(error),
             Ok(_) if hlo.is_empty() => Err(no_folder()),
             Ok(_) => Ok(hlo),
