@@ -297,7 +297,12 @@ impl Evaluate for Driver<'_> {
             }
             Err(error) => return Err(error.into()),
         };
-        let (program, _) = read_hlo_proto(&hlo);
+        let (program, notes) = read_hlo_proto(&hlo);
+        if !program.is_scheduled || notes.has_warnings() {
+            return Ok(Verdict::Refused {
+                message: "the compiler's schedule could not be read whole".to_owned(),
+            });
+        }
         let prices = LinkPrices {
             ops: &self.prices,
             ici: &self.ici,

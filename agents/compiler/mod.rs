@@ -246,13 +246,17 @@ impl Compiler {
         if let Request::Compile { options, .. } = &mut request {
             options.overrides.extend(dump.options());
         }
-        let mut last = 0;
+        let mut last = (0, 0);
         let whole = || {
-            // A file that grew no further since the last look is whole.
+            if dump.has_more_than_assigned() {
+                return true;
+            }
+            // Of a build that writes nothing behind it: it grew no further for half a second.
+            const STILL_LOOKS: u32 = 25;
             let bytes = dump.assigned_bytes();
-            let is_whole = bytes > 0 && bytes == last;
-            last = bytes;
-            is_whole
+            let still = if bytes == last.0 { last.1 + 1 } else { 0 };
+            last = (bytes, still);
+            bytes > 0 && still >= STILL_LOOKS
         };
         let outcome = self.pool.ask_until(&request, &program.code, whole);
         let hlo = dump.assigned().unwrap_or_default();
@@ -261,6 +265,10 @@ impl Compiler {
                 message: error.to_string(),
                 hlo,
             }),
+            // A build that dumps nothing has to do all of it.
+            Err(CompileError::Rejected { message, .. }) if dump::is_unknown(&message) => {
+                Ok(self.compile(program, target, options)?.hlo)
+            }
             Err(error) => Err(error),
             Ok(_) if hlo.is_empty() => Err(no_folder()),
             Ok(_) => Ok(hlo),
@@ -359,6 +367,13 @@ impl Dump {
     /// The scheduled program with its buffer assignment.
     fn assigned(&self) -> Option<Vec<u8>> {
         std::fs::read(self.assigned_path()?).ok()
+    }
+
+    /// Whether the compiler went on to the next file: then that one is whole.
+    fn has_more_than_assigned(&self) -> bool {
+        let names = self.folder.path().read_dir().into_iter().flatten();
+        let mut names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        names.any(|name| dump::is_behind_assigned(&name))
     }
 
     /// How much of it was written; 0 before it is there.

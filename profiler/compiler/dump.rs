@@ -27,6 +27,12 @@ pub fn is_assigned(name: &str) -> bool {
     name.ends_with(".after_optimizations.hlo.pb")
 }
 
+/// Whether a file of a dump is one that the compiler writes after that one is whole.
+#[must_use]
+pub fn is_behind_assigned(name: &str) -> bool {
+    name.ends_with(".after_optimizations_after_buffer_assignment.hlo.pb")
+}
+
 /// How much a file of a dump tells, by its name: the higher the better, none of files that hold
 /// no scheduled program.
 #[must_use]
