@@ -11,7 +11,11 @@
 //! | bf16, f16 | 4 units | 1 unit |
 //! | 8 bits | 1.5 units | 0.5 units |
 //!
-//! or 4 times A's largest and twice A's root mean square, where A itself errs more. Sums of `n`
+//! or, where A itself errs more, 8 times A's largest and 4 times A's root mean square in f32 and f64,
+//! 4 times and twice in narrower types. In these A's error is mostly the rounding of the result,
+//! which B shares; in f32 it is what the order of operations made of the inputs' conditioning, and
+//! two orders that are equally good differ by such factors (softmax before or after a product whose
+//! terms cancel: 4 in largest, 3 in root mean square). Sums of `n`
 //! terms that are added in another order differ by a random walk of `sqrt(n)` roundings (Higham,
 //! Accuracy and Stability of Numerical Algorithms, section 2.8); sums in bf16 and narrower are
 //! accumulated in f32, on TPUs too, so they do not grow. One number says little of how far A usually
@@ -83,10 +87,14 @@ pub fn ceiling(dtype: DType, elements: u64, own: Units, terms: Terms) -> Units {
         9..=16 => (4.0, 1.0),
         _ => (4.0 + 2.0 * root, 1.0 + root / 4.0),
     };
+    let factor = match dtype.bits() {
+        ..=16 => Units { max: 4.0, rms: 2.0 },
+        _ => Units { max: 8.0, rms: 4.0 },
+    };
     let limit = limit(dtype);
     Units {
-        max: share * max.max(4.0 * own.max).max(few).min(limit.max),
-        rms: share * rms.max(2.0 * own.rms).max(few).min(limit.rms),
+        max: share * max.max(factor.max * own.max).max(few).min(limit.max),
+        rms: share * rms.max(factor.rms * own.rms).max(few).min(limit.rms),
     }
 }
 
