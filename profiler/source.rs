@@ -183,8 +183,9 @@ pub fn load(paths: &[PathBuf], options: &LoadOptions) -> Result<Session, LoadErr
     if let Some((host, plane)) = builder.conflict() {
         return Err(LoadError::TwoRuns { plane, host });
     }
-    warn_of_strangers(&mut builder.session);
-    Ok(builder.finish())
+    let mut session = builder.finish();
+    warn_of_strangers(&mut session);
+    Ok(session)
 }
 
 /// Hosts of one run run the same programs, but for pipelines whose stages differ.

@@ -127,7 +127,9 @@ impl Target {
             name: name.chars().take(40).collect(),
         };
         let trimmed = name.trim();
-        if let Some(generation) = Generation::parse(trimmed) {
+        if let Some(generation) = Generation::parse(trimmed)
+            && !trimmed.ends_with(['-', ':', '='])
+        {
             let first = grids(generation)[0].to_vec();
             return Ok(Self {
                 generation,

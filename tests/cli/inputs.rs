@@ -180,7 +180,11 @@ fn two_runs_at_once_are_sent_to_diff() {
 #[test]
 fn hosts_without_a_common_program_are_doubted() {
     let folder = Folder::with(&scenarios::host_offload());
-    let other = scenarios::sample().on_host(1);
+    let mut other = scenarios::healthy().on_host(1);
+    for program in &mut other.programs {
+        program.name = "jit_another".to_owned();
+        program.id ^= 0x5555;
+    }
     folder.write("other.xplane.pb", &xspace::to_bytes(&other));
     let both = ["analyze", "run.xplane.pb", "other.xplane.pb"];
     let warned = folder.run(&both).ok();
