@@ -506,7 +506,9 @@ mod tests {
                 return Ok(vec![arguments[0].clone(), arguments[0].clone()]);
             } else if text.contains("reciprocal") {
                 // Not finite at 0, unlike what it stands for.
-                x.iter().map(|x| x * x / (x * x) * x * x * x).collect()
+                x.iter()
+                    .map(|x| (1.0 / (1.0 / x)).powi(3) * (x / x.abs()).abs())
+                    .collect()
             } else {
                 return Err(NoFunction(text.clone()));
             };

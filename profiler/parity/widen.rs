@@ -252,7 +252,7 @@ impl Writer {
     /// The bytes of all elements, in hexadecimal.
     fn blob(&mut self, hex: &str, dtype: DType, format: FloatFormat) -> Result<(), WidenError> {
         let digits = 2 * element_bytes(dtype);
-        if hex.len() % digits != 0 || dtype.bits() % 8 != 0 {
+        if !hex.len().is_multiple_of(digits) || !dtype.bits().is_multiple_of(8) {
             return Err(cut("a constant"));
         }
         self.out.push_str("\"0x");
