@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 /// Bytes that the results may take on disk.
 const MAX_BYTES: u64 = 1 << 30;
 /// Part of every key: entries of another layout are not found.
-const LAYOUT: &str = "tpu-tune compile 2";
+const LAYOUT: &str = "tpu-tune compile 3";
 
 /// The folder for what can be made again: `$XDG_CACHE_HOME/tpu-tune`, else `~/.cache/tpu-tune`.
 #[must_use]

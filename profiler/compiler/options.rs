@@ -41,6 +41,7 @@ impl CompileOptions {
         if self.shardy {
             build.integer(19, 1);
         }
+        build.integer(25, MEMORY_FITTING);
         let mut options = Writer::default();
         options.bytes(3, &build.out);
         for (name, value) in &self.overrides {
@@ -59,6 +60,10 @@ impl CompileOptions {
         options.out
     }
 }
+
+/// `memory_fitting_level` as JAX sets it for all programs (`O2`): how hard the compiler works to
+/// make a program fit. Another level makes another schedule.
+const MEMORY_FITTING: u64 = 29;
 
 /// Appends a field of bytes to a message.
 pub(crate) fn write_bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
@@ -116,6 +121,6 @@ mod tests {
         for (number, value) in Message::new(build) {
             seen.push((number, value.uint()));
         }
-        assert_eq!(seen, [(1, u64::MAX), (4, 1), (5, 4), (6, 1), (19, 1)]);
+        assert_eq!(seen, [(1, u64::MAX), (4, 1), (5, 4), (6, 1), (19, 1), (25, 29)]);
     }
 }
