@@ -11,8 +11,8 @@ use profiler::compiler::calibrated::Calibrated;
 use profiler::compiler::calibration::Calibration;
 use profiler::compiler::compiled::Compiled;
 use profiler::compiler::cost_model::CostModel;
-use profiler::compiler::dump;
 use profiler::compiler::cost_model::program_price::{ProgramPrice, RatioBand};
+use profiler::compiler::dump;
 use profiler::compiler::ici::{Ici, Topology};
 use profiler::compiler::llo::score::{Pricing, Score, score};
 use profiler::compiler::llo::{KernelSchedule, Memory, Setting};
@@ -91,7 +91,7 @@ pub struct Scheduled {
 /// The compiler, looked for when it is needed first: what is compiled already needs none.
 pub enum Lazy<'a> {
     /// Not needed yet.
-    Unopened(&'a CompilerArgs, OnceCell<Compiler>),
+    Unopened(&'a CompilerArgs, OnceCell<Box<Compiler>>),
     /// There already.
     Open(&'a Compiler),
 }
@@ -121,7 +121,7 @@ impl<'a> Lazy<'a> {
                     return Ok(compiler);
                 }
                 let compiler = Compiler::open(args)?;
-                Ok(cell.get_or_init(|| compiler))
+                Ok(cell.get_or_init(|| Box::new(compiler)))
             }
         }
     }

@@ -40,11 +40,14 @@ pub struct Spawn {
     pub init_args: Vec<String>,
 }
 
+/// What came over the pipe: an answer with its body, the end, or an error.
+type Frame = std::io::Result<Option<(Response, Vec<u8>)>>;
+
 /// A running compiler.
 pub struct Worker {
     child: Child,
     input: Option<BufWriter<ChildStdin>>,
-    answers: Receiver<std::io::Result<Option<(Response, Vec<u8>)>>>,
+    answers: Receiver<Frame>,
     log: Arc<Mutex<VecDeque<u8>>>,
     /// What the plugin said of itself as it started.
     pub pjrt: String,
@@ -304,7 +307,7 @@ fn reason(log: &str) -> String {
     let line = marked("F")
         .or_else(|| lines().find(|line| known.iter().any(|sign| line.contains(sign))))
         .or_else(|| marked("E"))
-        .or_else(|| lines().last());
+        .or_else(|| lines().next_back());
     // "F0000 00:00:… file.cc:1] message": the message is what matters.
     let line = line.unwrap_or("it left no message").trim();
     let said = line.split_once("] ").map_or(line, |(_, said)| said);

@@ -55,7 +55,10 @@ impl Both<'_> {
             time_ps: score.time.0,
             low_ps: score.low.0,
             // Where data decides how long it runs nothing bounds it; the double stands for that.
-            high_ps: score.high.unwrap_or(Picos(score.time.0.saturating_mul(2))).0,
+            high_ps: score
+                .high
+                .unwrap_or(Picos(score.time.0.saturating_mul(2)))
+                .0,
             basis: PriceBasis::Kernel,
             kind: OpKind::Kernel,
         })

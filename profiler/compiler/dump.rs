@@ -83,8 +83,14 @@ mod tests {
     #[test]
     fn files_of_a_dump_are_told_by_their_names() {
         let name = "module_0001.jit_f.cl_7.after_codegen.hlo.pb";
-        assert_eq!((rank(name), module_of(name)), (Some(4), "module_0001.jit_f.cl_7"));
-        assert_eq!(rank("module_0001.jit_f.cl_7.before_optimizations.hlo.pb"), None);
+        assert_eq!(
+            (rank(name), module_of(name)),
+            (Some(4), "module_0001.jit_f.cl_7")
+        );
+        assert_eq!(
+            rank("module_0001.jit_f.cl_7.before_optimizations.hlo.pb"),
+            None
+        );
         assert_eq!(rank("module_0001.jit_f.after_optimizations.txt"), Some(1));
     }
 

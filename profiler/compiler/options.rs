@@ -121,6 +121,9 @@ mod tests {
         for (number, value) in Message::new(build) {
             seen.push((number, value.uint()));
         }
-        assert_eq!(seen, [(1, u64::MAX), (4, 1), (5, 4), (6, 1), (19, 1), (25, 29)]);
+        assert_eq!(
+            seen,
+            [(1, u64::MAX), (4, 1), (5, 4), (6, 1), (19, 1), (25, 29)]
+        );
     }
 }

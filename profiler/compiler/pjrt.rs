@@ -350,6 +350,17 @@ impl Plugin {
     }
 }
 
+/// The devices of a topology, all alike.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Devices {
+    /// How many.
+    pub count: usize,
+    /// What the plugin calls one, as `TPU v6 lite`.
+    pub kind: String,
+    /// What it says of the first one.
+    pub attributes: Vec<(String, Attribute)>,
+}
+
 /// Devices to compile for.
 pub struct Topology {
     plugin: Plugin,
@@ -371,24 +382,27 @@ impl Topology {
         ))
     }
 
-    /// How many devices there are, and what the first one's attributes say.
+    /// Its devices.
     ///
     /// # Errors
     /// When the plugin does not say.
-    pub fn devices(&self) -> PjrtResult<(usize, String, Vec<(String, Attribute)>)> {
+    pub fn devices(&self) -> PjrtResult<Devices> {
         let plugin = self.plugin;
         let api = plugin.api;
         let devices = plugin.objects(api.TopologyDescription_GetDeviceDescriptions, self.handle)?;
         let Some(first) = devices.first() else {
-            return Ok((0, String::new(), Vec::new()));
+            return Ok(Devices::default());
         };
         let kind = plugin.name(api.DeviceDescription_Kind, *first)?;
         let mut arguments: ffi::ObjectProperties = args();
         arguments.object = *first;
         plugin.call(api.DeviceDescription_Attributes, &mut arguments)?;
-        // SAFETY: the plugin filled both fields.
-        let attributes = unsafe { named(arguments.values, arguments.count) };
-        Ok((devices.len(), kind, attributes))
+        Ok(Devices {
+            count: devices.len(),
+            kind,
+            // SAFETY: the plugin filled both fields.
+            attributes: unsafe { named(arguments.values, arguments.count) },
+        })
     }
 }
 

@@ -108,6 +108,12 @@ fn grids(generation: Generation) -> &'static [&'static [u32]] {
     }
 }
 
+/// The generation of that name; names that end in the middle are none.
+fn named(text: &str) -> Option<Generation> {
+    let whole = text.ends_with(|c: char| c.is_ascii_alphanumeric());
+    Generation::parse(text).filter(|_| whole)
+}
+
 /// TensorCores on a chip.
 fn cores_per_chip(generation: Generation) -> u32 {
     match generation {
@@ -127,9 +133,7 @@ impl Target {
             name: name.chars().take(40).collect(),
         };
         let trimmed = name.trim();
-        if let Some(generation) = Generation::parse(trimmed)
-            && !trimmed.ends_with(['-', ':', '='])
-        {
+        if let Some(generation) = named(trimmed) {
             let first = grids(generation)[0].to_vec();
             return Ok(Self {
                 generation,
@@ -137,11 +141,11 @@ impl Target {
             });
         }
         if let Some((generation, grid)) = trimmed.split_once([':', '=']) {
-            let generation = Generation::parse(generation).ok_or_else(unknown)?;
+            let generation = named(generation).ok_or_else(unknown)?;
             return Self::of_grid(generation, grid);
         }
         let (generation, count) = trimmed.rsplit_once('-').ok_or_else(unknown)?;
-        let generation = Generation::parse(generation).ok_or_else(unknown)?;
+        let generation = named(generation).ok_or_else(unknown)?;
         let count: u32 = count.parse().map_err(|_| unknown())?;
         let per_chip = counted_per_chip(generation);
         grids(generation)

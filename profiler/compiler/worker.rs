@@ -103,17 +103,20 @@ fn answer(
         }
         Request::Topology { topology, megacore } => {
             let topology = topologies.get(plugin, topology, *megacore)?;
-            let (devices, kind, attributes) = topology.devices()?;
+            let devices = topology.devices()?;
             let (name, version) = topology.platform()?;
-            let hbm_bytes = attributes.iter().find_map(|(name, value)| match value {
-                Attribute::Integer(bytes) if name == "device_memory_bytes_limit" => {
-                    u64::try_from(*bytes).ok()
-                }
-                _ => None,
-            });
+            let hbm_bytes = devices
+                .attributes
+                .iter()
+                .find_map(|(name, value)| match value {
+                    Attribute::Integer(bytes) if name == "device_memory_bytes_limit" => {
+                        u64::try_from(*bytes).ok()
+                    }
+                    _ => None,
+                });
             let response = Response::Topology {
-                devices: devices as u64,
-                kind,
+                devices: devices.count as u64,
+                kind: devices.kind,
                 platform: format!("{name} {version}"),
                 hbm_bytes,
             };

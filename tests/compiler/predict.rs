@@ -97,7 +97,10 @@ fn a_change_is_compiled_and_reported_only_where_it_pays() {
     let found = run(&folder, &[&args[..], &["--format", "json"]].concat()).json();
     let changes = found["changes"].as_array().expect("changes");
     assert!(!changes.is_empty());
-    assert!(changes.iter().all(|change| change["error"].is_null()), "{found}");
+    assert!(
+        changes.iter().all(|change| change["error"].is_null()),
+        "{found}"
+    );
     let paying: Vec<&Value> = changes
         .iter()
         .filter(|change| change["ratio"]["high"].as_f64() < Some(1.0))
@@ -111,10 +114,13 @@ fn a_change_is_compiled_and_reported_only_where_it_pays() {
     let even = run(&folder, &[&even[..], &["--format", "json"]].concat()).json();
     let sizes = even["changes"].as_array().expect("changes").iter();
     // 3072 and 512 fill tiles: only the 255 is left to try.
-    assert!(sizes.clone().all(|change| {
-        let words = change["change"].as_str().unwrap_or_default();
-        words.contains("255")
-    }), "{even}");
+    assert!(
+        sizes.clone().all(|change| {
+            let words = change["change"].as_str().unwrap_or_default();
+            words.contains("255")
+        }),
+        "{even}"
+    );
 }
 
 #[test]
@@ -129,12 +135,17 @@ fn kernels_are_ranked_by_their_final_schedule() {
         path.display().to_string()
     };
     let [small, large] = [path("256x256x256"), path("1024x1024x512")];
-    let args = ["kernels", &small, &large, "--target", "v6e-1", "--format", "json"];
+    let args = [
+        "kernels", &small, &large, "--target", "v6e-1", "--format", "json",
+    ];
     let found = run(&folder, &args).json();
     let place = |index: usize| found["kernels"][index]["place"].as_u64();
     assert_eq!((place(0), place(1)), (Some(2), Some(1)), "{found}");
     let slots = &found["kernels"][1]["schedule"]["slot_use"][0];
     assert!(slots.as_f64() > Some(0.5), "the MXU is busy: {slots}");
-    run(&Folder::new(), &["kernels", "nothing.mlir", "--target", "v6e-1"])
-        .refused(&["nothing.mlir"]);
+    run(
+        &Folder::new(),
+        &["kernels", "nothing.mlir", "--target", "v6e-1"],
+    )
+    .refused(&["nothing.mlir"]);
 }
