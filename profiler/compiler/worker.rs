@@ -1,7 +1,7 @@
 //! The life of a compiler process: load the plugin, answer requests until the input ends.
 //!
 //! The plugin may abort the process at any time; who started it must expect that. The environment
-//! must be set before the process starts, see [`environment`].
+//! must be set before the process starts, see [`ENVIRONMENT`].
 
 use std::io::{self, Read, Write};
 use std::path::Path;
