@@ -56,12 +56,12 @@ pub fn run(args: &Args) -> Result<u8> {
         let predicted = predict(schedule(path, &args.compile, &compiler)?, &args.compile)?;
         let found = kernels(&predicted, &pricing, name(path));
         if found.is_empty() {
-            let notes = predicted.session.notes.iter().map(|note| note.message);
-            let why: Vec<String> = notes.filter(|note| note.contains("kernels")).collect();
+            let mut notes = predicted.session.notes.iter();
+            let why = notes.find(|note| note.code == "no-kernel-schedules");
+            let why = why.map_or(String::new(), |note| format!("; {}", note.message));
             bail!(
-                "{} has no kernel with a schedule: expected a Pallas kernel (a tpu_custom_call); {}",
+                "{} has no kernel with a schedule: expected a Pallas kernel (a tpu_custom_call){why}",
                 path.display(),
-                why.join("; ")
             );
         }
         scored.extend(found);
@@ -177,8 +177,10 @@ fn detail(kernel: &Scored) -> String {
         .filter(|unit| schedule.slots_of(**unit) >= 0.01)
         .map(|unit| format!("{} {}", unit.name(), percent(schedule.slots_of(*unit))))
         .collect();
+    let Score { low, high, .. } = kernel.score;
+    let high = high.map_or("?".to_owned(), |high| high.to_string());
     let mut words = format!(
-        "{} {}: slots {}",
+        "{}, {}: {low} to {high}; slots {}",
         kernel.program,
         schedule.instruction,
         units.join(", ")
