@@ -30,7 +30,7 @@ use crate::compiler::cost_model::program_price::ProgramPrice;
 use crate::compiler::cost_model::rates::Rates;
 use crate::compiler::cost_model::runs::Runs;
 use crate::compiler::cost_model::work::Work;
-use crate::compiler::pricer::{OpKind, Price, PriceBasis, Pricer, Prices};
+use crate::compiler::pricer::{OpKind, Price, PriceBasis, Pricer};
 use crate::program::cost;
 use crate::program::{ComputationId, OpId, Program};
 
@@ -75,21 +75,6 @@ impl Pricer for CostModel<'_> {
             basis,
             kind: work.kind,
         }
-    }
-}
-
-/// Calibrated cost models of any programs on devices of one chip.
-#[derive(Clone, Copy, Debug)]
-pub struct Calibrated<'c> {
-    /// The chip.
-    pub facts: &'c ChipFacts,
-    /// Its calibration.
-    pub calibration: &'c Calibration,
-}
-
-impl Prices for Calibrated<'_> {
-    fn pricer<'p>(&'p self, program: &'p Program) -> Box<dyn Pricer + 'p> {
-        Box::new(CostModel::new(program, self.facts, self.calibration))
     }
 }
 

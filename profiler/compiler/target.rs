@@ -85,17 +85,6 @@ const DEEP: &[&[u32]] = &[
     &[4, 8, 8],
     &[8, 8, 8],
 ];
-/// The same for v4, which has no slice of a single chip.
-const CUBES: &[&[u32]] = &[
-    &[2, 2, 1],
-    &[2, 2, 2],
-    &[2, 2, 4],
-    &[2, 4, 4],
-    &[4, 4, 4],
-    &[4, 4, 8],
-    &[4, 8, 8],
-    &[8, 8, 8],
-];
 /// Chips along a dimension, at most: pods are smaller.
 const MAX_SIDE: u32 = 64;
 
@@ -103,7 +92,8 @@ fn grids(generation: Generation) -> &'static [&'static [u32]] {
     match generation {
         Generation::V2 | Generation::V3 => BOARDS,
         Generation::V5e | Generation::V6e => FLAT,
-        Generation::V4 => CUBES,
+        // No slice of a single chip.
+        Generation::V4 => &DEEP[1..],
         Generation::V5p | Generation::Tpu7x => DEEP,
     }
 }
@@ -147,7 +137,7 @@ impl Target {
         let (generation, count) = trimmed.rsplit_once('-').ok_or_else(unknown)?;
         let generation = named(generation).ok_or_else(unknown)?;
         let count: u32 = count.parse().map_err(|_| unknown())?;
-        let per_chip = counted_per_chip(generation);
+        let per_chip = cores_per_chip(generation);
         grids(generation)
             .iter()
             .find(|grid| grid.iter().product::<u32>() * per_chip == count)
@@ -219,7 +209,7 @@ impl Target {
         if !named {
             return self.topology();
         }
-        let count = self.chips() * counted_per_chip(self.generation);
+        let count = self.chips() * cores_per_chip(self.generation);
         format!("{}-{count}", self.generation.name())
     }
 
@@ -240,10 +230,6 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name())
     }
-}
-
-fn counted_per_chip(generation: Generation) -> u32 {
-    cores_per_chip(generation)
 }
 
 fn counted(generation: Generation) -> &'static str {

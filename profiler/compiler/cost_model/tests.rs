@@ -77,9 +77,7 @@ fn program(text: &str) -> Program {
 fn price(text: &str, op: &str) -> Price {
     let program = program(text);
     let op = program.find(op).expect(op);
-    let (facts, calibration) = (&chip(), &calibration());
-    let models = Calibrated { facts, calibration };
-    models.pricer(&program).price(op)
+    CostModel::new(&program, &chip(), &calibration()).price(op)
 }
 
 fn total(text: &str) -> ProgramPrice {
