@@ -176,6 +176,108 @@ pub struct OpMention {
     pub executions_per_step: f64,
 }
 
+/// A place in a text: a source file, a log, a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Place {
+    /// The file as given or found.
+    pub file: String,
+    /// Its first line, from 1.
+    pub line: u64,
+    /// Its first column in characters, from 1; 0 where the whole line is meant.
+    #[serde(default)]
+    pub column: u64,
+    /// Its last line, from 1.
+    #[serde(default)]
+    pub end_line: u64,
+    /// The column after its last character, from 1; 0 where the whole line is meant.
+    #[serde(default)]
+    pub end_column: u64,
+    /// The text of the line, without its end.
+    #[serde(default)]
+    pub snippet: String,
+    /// What is to be seen there, in a few words; may be empty.
+    #[serde(default)]
+    pub label: String,
+}
+
+/// Whether a fix may be applied without being looked at.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Applicability {
+    /// The program means the same afterwards; `--fix` applies it.
+    Safe,
+    /// It may mean something else in cases that the text does not show; `--unsafe-fixes` applies it.
+    Unsafe,
+    /// To be read: it is not applied.
+    DisplayOnly,
+}
+
+impl Applicability {
+    /// The name for people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Safe => "safe",
+            Self::Unsafe => "unsafe",
+            Self::DisplayOnly => "display only",
+        }
+    }
+}
+
+/// What a fix does to the numbers that the program computes.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Numerics {
+    /// The same bits.
+    BitExact,
+    /// The same up to rounding.
+    WithinTolerance,
+    /// Other numbers.
+    Changes,
+}
+
+impl Numerics {
+    /// The name for people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BitExact => "bit-exact",
+            Self::WithinTolerance => "within tolerance",
+            Self::Changes => "changes numbers",
+        }
+    }
+}
+
+/// A replacement of bytes of a file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct Edit {
+    /// The file, as [`Place::file`] names it.
+    pub file: String,
+    /// The first byte that is replaced.
+    pub start: usize,
+    /// The byte after the last one that is replaced.
+    pub end: usize,
+    /// What stands there afterwards.
+    pub replacement: String,
+}
+
+/// A change of source text that answers a finding: all of its edits or none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Fix {
+    /// What it does, in a few words.
+    pub title: String,
+    /// Whether it may be applied without being looked at.
+    pub applicability: Applicability,
+    /// What it does to the numbers.
+    pub numerics: Numerics,
+    /// The edits, which do not overlap.
+    pub edits: Vec<Edit>,
+}
+
 /// A finding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
@@ -195,10 +297,19 @@ pub struct Finding {
     pub ops: Vec<OpMention>,
     /// How many operations there are, when only the first are listed.
     pub op_count: usize,
+    /// Places in texts: sources, logs, configurations. The first is the main one.
+    #[serde(default)]
+    pub places: Vec<Place>,
+    /// Time that a text itself says was lost, in seconds over all that the text is about.
+    #[serde(default)]
+    pub lost_s: Option<f64>,
     /// The evidence.
     pub evidence: Vec<Exhibit>,
     /// What to do, the best first.
     pub advice: Vec<String>,
+    /// A change of the source that does it.
+    #[serde(default)]
+    pub fix: Option<Fix>,
     /// When not to do it, and what is not known.
     pub caveats: Vec<String>,
     /// Stable over runs of the same program: code, module and operations without numbers.
@@ -261,4 +372,50 @@ pub struct Draft {
     pub advice: Vec<String>,
     /// When not to.
     pub caveats: Vec<String>,
+}
+
+/// What a rule says of text: a log, a report, source code. There are no steps of a core to take a
+/// saving from; the rule itself says how much it weighs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remark {
+    /// One line that says what costs how much.
+    pub title: String,
+    /// The kind of advice, for its base rate.
+    pub kind: knowledge::advice::AdviceKind,
+    /// How much it weighs: high where a run does not work or loses most of its time, info where
+    /// there is nothing to do.
+    pub severity: Severity,
+    /// Time that the text itself says was lost, in seconds.
+    pub lost_s: Option<f64>,
+    /// Where, the main place first.
+    pub places: Vec<Place>,
+    /// The evidence.
+    pub evidence: Vec<Exhibit>,
+    /// What to do, the best first.
+    pub advice: Vec<String>,
+    /// When not to.
+    pub caveats: Vec<String>,
+    /// A change that does it.
+    pub fix: Option<Fix>,
+}
+
+impl Remark {
+    /// A remark without evidence, to be filled.
+    pub fn new(
+        kind: knowledge::advice::AdviceKind,
+        severity: Severity,
+        title: impl Into<String>,
+    ) -> Self {
+        Self {
+            title: title.into(),
+            kind,
+            severity,
+            lost_s: None,
+            places: Vec::new(),
+            evidence: Vec::new(),
+            advice: Vec::new(),
+            caveats: Vec::new(),
+            fix: None,
+        }
+    }
 }

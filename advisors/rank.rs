@@ -8,7 +8,7 @@ use profiler::evidence::Evidence;
 use profiler::evidence::peaks::ChipBasis;
 
 use crate::finding::{
-    Basis, Bucket, Claim, Confidence, Draft, Finding, OpMention, Saving, Severity,
+    Basis, Bucket, Claim, Confidence, Draft, Finding, OpMention, Place, Remark, Saving, Severity,
 };
 use crate::rule::{Context, Rule};
 
@@ -41,22 +41,48 @@ pub fn advise(evidence: &Evidence<'_>, rules: &[&dyn Rule]) -> Ranked {
             findings.push(finding_of(*rule, draft, saving, &context));
         }
     }
-    let value = |finding: &Finding| {
-        finding
-            .saving
-            .as_ref()
-            .map_or(-1.0, |s| s.expected_ms * finding.confidence.probability)
-    };
-    findings.sort_by(|a, b| {
-        value(b)
-            .total_cmp(&value(a))
-            .then_with(|| a.code.cmp(&b.code))
-            .then_with(|| a.fingerprint.cmp(&b.fingerprint))
-    });
+    for rule in rules {
+        let remarks = rule.check_logs(&context);
+        findings.extend(remarks.into_iter().map(|remark| remarked(*rule, remark)));
+    }
+    sort(&mut findings);
     Ranked {
         findings,
         combined_ms: combined_ms(&claims, &context),
     }
+}
+
+/// Puts findings in order. What texts tell has no share of a step to be ranked by: a run that
+/// recompiles, falls back or runs out of memory is to be cured first, what weighs less comes after
+/// the savings, and what is only worth knowing comes last.
+pub fn sort(findings: &mut [Finding]) {
+    let band = |finding: &Finding| match (&finding.saving, finding.severity) {
+        (None, Severity::High) => 0,
+        (Some(_), _) => 1,
+        (None, Severity::Medium) => 2,
+        (None, Severity::Low) => 3,
+        (None, Severity::Info) => 4,
+    };
+    let value = |finding: &Finding| match &finding.saving {
+        Some(saving) => saving.expected_ms * finding.confidence.probability,
+        None => finding.lost_s.unwrap_or(0.0),
+    };
+    findings.sort_by(|a, b| {
+        (band(a).cmp(&band(b)))
+            .then_with(|| value(b).total_cmp(&value(a)))
+            .then_with(|| a.code.cmp(&b.code))
+            .then_with(|| {
+                a.places
+                    .first()
+                    .map(place_key)
+                    .cmp(&b.places.first().map(place_key))
+            })
+            .then_with(|| a.fingerprint.cmp(&b.fingerprint))
+    });
+}
+
+fn place_key(place: &Place) -> (&str, u64, u64) {
+    (&place.file, place.line, place.column)
 }
 
 /// Limits a claim to the capacity of its buckets, and to the step, and orders its band.
@@ -172,8 +198,6 @@ fn finding_of(
     saving: Option<Saving>,
     context: &Context<'_>,
 ) -> Finding {
-    let rate = knowledge::advice::base_rate(draft.kind);
-    let (low, high) = rate.interval();
     let mut ops: Vec<OpMention> = draft.ops.iter().map(|id| mention(*id, context)).collect();
     ops.sort_by(|a, b| {
         b.self_ms_per_step
@@ -192,22 +216,59 @@ fn finding_of(
         rule: rule.name().to_owned(),
         title: draft.title,
         severity: severity_of(saving.as_ref()),
-        confidence: Confidence {
-            probability: rate.rate(),
-            low,
-            high,
-            kind: draft.kind.name().to_owned(),
-            supported: rate.supported(),
-            refuted: rate.refuted(),
-            source: rate.source().to_owned(),
-        },
+        confidence: confidence(draft.kind),
         saving,
         ops,
         op_count,
+        places: Vec::new(),
+        lost_s: None,
         evidence: draft.evidence,
         advice: draft.advice,
+        fix: None,
         caveats,
         fingerprint,
+    }
+}
+
+/// A finding in a text.
+#[must_use]
+pub fn remarked(rule: &dyn Rule, remark: Remark) -> Finding {
+    let keys = remark
+        .places
+        .iter()
+        .take(1)
+        .map(|place| format!("{}|{}", place.file, place.snippet.trim()))
+        .collect();
+    Finding {
+        code: rule.code().to_owned(),
+        rule: rule.name().to_owned(),
+        title: remark.title,
+        severity: remark.severity,
+        confidence: confidence(remark.kind),
+        saving: None,
+        ops: Vec::new(),
+        op_count: 0,
+        places: remark.places,
+        lost_s: remark.lost_s.filter(|lost| lost.is_finite()),
+        evidence: remark.evidence,
+        advice: remark.advice,
+        fix: remark.fix,
+        caveats: remark.caveats,
+        fingerprint: hash(rule.code(), keys),
+    }
+}
+
+fn confidence(kind: AdviceKind) -> Confidence {
+    let rate = knowledge::advice::base_rate(kind);
+    let (low, high) = rate.interval();
+    Confidence {
+        probability: rate.rate(),
+        low,
+        high,
+        kind: kind.name().to_owned(),
+        supported: rate.supported(),
+        refuted: rate.refuted(),
+        source: rate.source().to_owned(),
     }
 }
 
@@ -256,7 +317,7 @@ fn mention(id: u32, context: &Context<'_>) -> OpMention {
 /// A hash of what stays when a program is recompiled: instruction numbers change, so they are
 /// left out. FNV-1a, 64 bits.
 fn fingerprint(code: &str, ops: &[OpMention]) -> String {
-    let mut keys: Vec<String> = ops
+    let keys: Vec<String> = ops
         .iter()
         .map(|op| {
             let name = op
@@ -265,6 +326,10 @@ fn fingerprint(code: &str, ops: &[OpMention]) -> String {
             format!("{}|{name}|{}|{}", op.module, op.shape, op.framework_op)
         })
         .collect();
+    hash(code, keys)
+}
+
+fn hash(code: &str, mut keys: Vec<String>) -> String {
     keys.sort_unstable();
     keys.dedup();
     let mut hash = 0xcbf2_9ce4_8422_2325u64;

@@ -2,7 +2,7 @@
 //!
 //! Codes: 1xx capture quality, 2xx idle time and the host, 3xx host memory, 4xx collectives,
 //! 5xx matmuls and kernels, 6xx layouts and data movement, 7xx operations and fusion, 8xx memory,
-//! 9xx changes that were compiled.
+//! 9xx changes that were compiled. `TL` are rules of logs and other text, `TS` of source code.
 
 use crate::rule::Rule;
 use crate::rules;
@@ -59,6 +59,18 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::memory::padded_buffers::PaddedBuffers,
     // Compiled both ways.
     &rules::what_if::compiled_change::CompiledChangeRule,
+    // Text, TL1xx: recompilation.
+    // Text, TL2xx: the host: reads, transfers, fallbacks, launches.
+    // Text, TL3xx: memory.
+    // Text, TL4xx: sharding and the compiler.
+    // Text, TL5xx: throughput.
+    // Text, TL6xx: launch commands and configurations.
+    // Source, TS1xx: recompilation.
+    // Source, TS2xx: host synchronisation.
+    // Source, TS3xx: operations that are slow on a TPU, or lose their fast kernel.
+    // Source, TS4xx: shapes.
+    // Source, TS5xx: migration to TorchTPU.
+    // Source, TS6xx: coverage of operations.
 ];
 
 /// The rule of that code or name, in any case.
@@ -79,7 +91,13 @@ mod tests {
 
     #[test]
     fn codes_count_up_and_names_are_unique() {
-        assert!(RULES.windows(2).all(|pair| pair[0].code() < pair[1].code()));
+        let key = |rule: &'static dyn crate::Rule| {
+            let kind = ["TT", "TL", "TS"]
+                .iter()
+                .position(|p| rule.code().starts_with(p));
+            (kind.expect("a known prefix"), rule.code())
+        };
+        assert!(RULES.windows(2).all(|pair| key(pair[0]) < key(pair[1])));
         let mut names: Vec<&str> = RULES.iter().map(|rule| rule.name()).collect();
         names.sort_unstable();
         names.dedup();

@@ -35,7 +35,7 @@ pub struct Report {
     pub schema_version: u32,
     /// The program that made it.
     pub tool: String,
-    /// `measured` (a trace) or `predicted` (a compiled program).
+    /// `measured` (a trace), `predicted` (a compiled program) or `source` (code, not run).
     pub origin: String,
     /// How the times were predicted; absent where they were measured.
     #[serde(default)]
@@ -355,6 +355,24 @@ fn all_notes(evidence: &Evidence<'_>) -> Notes {
 
 /// What people and other programs ask first.
 impl Report {
+    /// The report of a check of source code: findings and notes, and nothing that only a run tells.
+    #[must_use]
+    pub fn of_source(
+        inputs: Vec<InputFile>,
+        findings: Vec<Finding>,
+        notes: Vec<NoteSummary>,
+    ) -> Self {
+        let session = profiler::session::Session::default();
+        let evidence = Evidence::gather(&session, None, &[]);
+        Self {
+            origin: "source".to_owned(),
+            inputs,
+            findings,
+            notes,
+            ..Self::new(&evidence, &[])
+        }
+    }
+
     /// Gathers the report.
     #[must_use]
     pub fn new(evidence: &Evidence<'_>, rules: &[&dyn Rule]) -> Self {

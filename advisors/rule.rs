@@ -3,7 +3,8 @@
 use profiler::evidence::{Evidence, OpProfile};
 use profiler::session::Op;
 
-use crate::finding::{Bucket, Draft};
+use crate::finding::{Bucket, Draft, Remark};
+use crate::python::SourceContext;
 
 /// What a rule sees: evidence, and nothing else. Facts come from `knowledge`'s data.
 #[derive(Clone, Copy, Debug)]
@@ -68,17 +69,31 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A rule: one kind of trouble, one file, one card.
+/// A rule: one kind of trouble, one file, one card. It looks at one kind of evidence or at several.
 pub trait Rule: Sync {
-    /// The code, as `TT301`: never reused.
+    /// The code, as `TT301`: never reused. `TT` are rules of profiles, `TL` of logs and other text,
+    /// `TS` of source code.
     fn code(&self) -> &'static str;
     /// The name, as `exposed-host-offload`.
     fn name(&self) -> &'static str;
     /// The card: Markdown that says what the rule does, why it matters, an example, what to do,
     /// when not to, and its sources.
     fn card(&self) -> &'static str;
-    /// Looks at the evidence.
-    fn check(&self, context: &Context<'_>) -> Vec<Draft>;
+    /// Looks at a profile.
+    fn check(&self, context: &Context<'_>) -> Vec<Draft> {
+        let _ = context;
+        Vec::new()
+    }
+    /// Looks at what texts tell of a run: `context.evidence.session.logs`.
+    fn check_logs(&self, context: &Context<'_>) -> Vec<Remark> {
+        let _ = context;
+        Vec::new()
+    }
+    /// Looks at one Python file.
+    fn check_source(&self, context: &SourceContext<'_>) -> Vec<Remark> {
+        let _ = context;
+        Vec::new()
+    }
 
     /// The card's first sentence under `## What it does`.
     fn summary(&self) -> &'static str {

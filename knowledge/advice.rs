@@ -67,6 +67,8 @@ pub enum AdviceKind {
     MatmulShape,
     /// Fit into memory, or spend what is left of it.
     MemoryLimit,
+    /// Make a program run on TPUs at all.
+    Migration,
     /// Replace an op that is slow on TPUs.
     OpSubstitution,
     /// Avoid padding.
@@ -97,7 +99,7 @@ pub enum AdviceKind {
 
 impl AdviceKind {
     /// All kinds, by name.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::AttentionKernel,
         Self::CaptureQuality,
         Self::CollectiveMatmul,
@@ -114,6 +116,7 @@ impl AdviceKind {
         Self::LayoutCopy,
         Self::MatmulShape,
         Self::MemoryLimit,
+        Self::Migration,
         Self::OpSubstitution,
         Self::Padding,
         Self::Recompilation,
@@ -149,6 +152,7 @@ impl AdviceKind {
             Self::LayoutCopy => "layout-copy",
             Self::MatmulShape => "matmul-shape",
             Self::MemoryLimit => "memory-limit",
+            Self::Migration => "migration",
             Self::OpSubstitution => "op-substitution",
             Self::Padding => "padding",
             Self::Recompilation => "recompilation",

@@ -14,6 +14,7 @@ pub mod diff;
 pub mod emit;
 pub mod evidence;
 pub mod intervals;
+pub mod logs;
 pub mod memory;
 pub mod note;
 pub mod parity;

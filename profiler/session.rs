@@ -46,6 +46,8 @@ pub enum Format {
     HloProto,
     /// StableHLO, compiled on the way.
     StableHlo,
+    /// Text: a log, a report, a launch command; `Session::logs` tells of what kind.
+    Log,
 }
 
 impl Format {
@@ -59,6 +61,7 @@ impl Format {
             Self::HloText => "HLO text",
             Self::HloProto => "HLO proto",
             Self::StableHlo => "StableHLO",
+            Self::Log => "text",
         }
     }
 }
@@ -443,6 +446,8 @@ pub struct Session {
     pub device_lines: std::collections::BTreeSet<String>,
     /// Planes of devices that are not TPUs, as `/device:GPU:0`.
     pub foreign_planes: Vec<String>,
+    /// What logs, reports and launch commands tell.
+    pub logs: crate::logs::Logs,
     /// What the readers noticed.
     pub notes: Notes,
 }

@@ -10,6 +10,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use crate::compiler::program_file;
+use crate::logs;
 use crate::program;
 use crate::session::{Format, Input, Session, SessionProgram};
 use crate::session_builder::SessionBuilder;
@@ -98,6 +99,14 @@ pub enum LoadError {
         path: String,
         /// The first bytes, readable.
         start: String,
+    },
+    /// Text of no known kind.
+    #[error(
+        "{path} is text in which tpu-tune knows nothing: expected a TORCH_TRACE log, a PyTorch/XLA metrics report, a log of JAX, TorchTPU, MaxText, TorchTitan, vLLM or SGLang, an out-of-memory report, a launch command, or HLO; Python sources go to `tpu-tune check`"
+    )]
+    NothingInText {
+        /// The path.
+        path: String,
     },
     /// Looked like one, but could not be read.
     #[error("{path} looks like {format} but cannot be read: {error}")]
@@ -294,6 +303,12 @@ pub fn read_bytes(
                 .map_err(|e| broken(e.to_string()))?;
         }
         Format::StableHlo => return Err(LoadError::Uncompiled { path: shown }),
+        Format::Log => {
+            let session = &mut builder.session;
+            if !logs::read(path, content, &mut session.logs, &mut session.notes) {
+                return Err(LoadError::NothingInText { path: shown });
+            }
+        }
         Format::HloText | Format::HloProto => {
             let (program, notes) = if format == Format::HloText {
                 program::parse_module(&String::from_utf8_lossy(content))
@@ -380,6 +395,9 @@ pub fn sniff(bytes: &[u8], path: &str) -> Result<Format, LoadError> {
             path: path(),
             replaced,
         });
+    }
+    if logs::looks_like_text(bytes) {
+        return Ok(Format::Log);
     }
     match protobuf_kind(bytes) {
         Some(format) => Ok(format),

@@ -127,9 +127,12 @@ impl Threshold {
 pub fn run(args: &Args) -> Result<u8> {
     let mut session = args.input.load()?;
     args.input.price_if_hlo_alone(&mut session)?;
-    args.input.require_tpu(&session)?;
+    let only_text = session.devices.is_empty() && !session.logs.files.is_empty();
+    if !only_text {
+        args.input.require_tpu(&session)?;
+    }
     let mut evidence = args.input.evidence(&session);
-    if evidence.ops.is_empty() && evidence.modules.is_empty() {
+    if !only_text && evidence.ops.is_empty() && evidence.modules.is_empty() {
         bail!(
             "{} has TPU planes without a single event: nothing ran while it was captured; capture during steady steps",
             args.input.shown()
@@ -174,6 +177,20 @@ impl ReportArgs {
                 output::write(|out| out.write_all(page.as_bytes()))
             }
         }
+    }
+
+    /// Writes a report that no profile is behind.
+    ///
+    /// # Errors
+    /// When standard output fails.
+    pub(crate) fn write_without_evidence(&self, report: &Report) -> Result<()> {
+        if self.format == ReportFormat::Html {
+            let page = web::report_html(report, None);
+            return output::write(|out| out.write_all(page.as_bytes()));
+        }
+        let session = profiler::session::Session::default();
+        let evidence = Evidence::gather(&session, None, &[]);
+        self.write(report, &evidence)
     }
 
     /// Whether a finding reached `--fail-on`.

@@ -15,8 +15,9 @@ use crate::progress::while_reading;
 /// Which profile, and how strictly it is read.
 #[derive(Clone, Debug, Args)]
 pub struct InputArgs {
-    /// Profile of one run: files (*.xplane.pb, *.trace.json[.gz], Kineto JSON, HLO) or a log
-    /// directory, of which the newest run is read.
+    /// What is known of one run: profiles (*.xplane.pb, *.trace.json[.gz], Kineto JSON, HLO), logs,
+    /// metrics and memory reports, launch commands, or a log directory, of which the newest run is
+    /// read.
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 

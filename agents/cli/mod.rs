@@ -2,6 +2,7 @@
 
 pub mod analyze;
 pub mod calibrate;
+pub mod check;
 pub mod compare;
 pub mod compile_worker;
 pub mod diff;
@@ -39,6 +40,8 @@ pub struct Cli {
 enum Command {
     /// Rank what makes a profiled run slow, with savings and evidence.
     Analyze(analyze::Args),
+    /// Read Python sources: what they will do on a TPU, and what to change.
+    Check(check::Args),
     /// List operations with their time, rates and roofline.
     Ops(ops::Args),
     /// List steps: time, period, spread, by core.
@@ -128,6 +131,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Analyze(args) => analyze::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Ops(args) => ops::run(&args),
         Command::Steps(args) => steps::run(&args),
         Command::Diff(args) => diff::run(&args),

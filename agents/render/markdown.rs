@@ -178,6 +178,21 @@ fn finding(
         let odds = summary::odds(&finding.confidence);
         writeln!(out, "- **Odds**: {}", escape(&odds))?;
     }
+    if let Some(lost) = finding.lost_s {
+        writeln!(out, "- **Lost**: {}", summary::seconds(lost))?;
+    }
+    for place in &finding.places {
+        let label = if place.label.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", escape(&place.label))
+        };
+        writeln!(
+            out,
+            "- **Where**: {}{label}",
+            code(&summary::text_place(place))
+        )?;
+    }
     for advice in &finding.advice {
         writeln!(out, "- **Do**: {}", escape(advice))?;
     }

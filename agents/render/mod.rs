@@ -14,6 +14,7 @@ pub mod markdown;
 pub mod page;
 pub mod safe;
 pub mod sarif;
+pub mod source;
 pub mod summary;
 pub mod table;
 pub mod text;

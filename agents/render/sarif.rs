@@ -1,6 +1,6 @@
 //! Findings as SARIF 2.1.0, for code scanning and editors.
 
-use advisors::finding::{Finding, OpMention, Severity};
+use advisors::finding::{Finding, OpMention, Place, Severity};
 use advisors::report::Report;
 use advisors::rule::Rule;
 use serde_json::{Value, json};
@@ -116,6 +116,9 @@ fn result(finding: &Finding, rules: &[&dyn Rule], source_root: Option<&str>) -> 
 
 /// One location: the first operation whose source is known, else the first operation.
 fn locations(finding: &Finding, source_root: Option<&str>) -> Vec<Value> {
+    if !finding.places.is_empty() {
+        return finding.places.iter().map(text_location).collect();
+    }
     let known = finding
         .ops
         .iter()
@@ -132,6 +135,27 @@ fn locations(finding: &Finding, source_root: Option<&str>) -> Vec<Value> {
             .into_iter()
             .collect(),
     }
+}
+
+/// A place in a text that the user gave: its path is relative to where they ran the command, or
+/// absolute.
+fn text_location(place: &Place) -> Value {
+    let mut region = json!({ "startLine": place.line.max(1) });
+    let mut set = |key: &str, value: u64| {
+        if value > 0 {
+            region[key] = json!(value);
+        }
+    };
+    set("startColumn", place.column);
+    set("endLine", place.end_line);
+    set("endColumn", place.end_column);
+    if !place.snippet.is_empty() {
+        region["snippet"] = json!({ "text": message(&place.snippet) });
+    }
+    json!({ "physicalLocation": {
+        "artifactLocation": { "uri": encode(&place.file) },
+        "region": region,
+    }})
 }
 
 fn logical(op: &OpMention) -> Value {

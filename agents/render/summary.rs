@@ -2,7 +2,7 @@
 //!
 //! The words carry names from the profile as they are; whoever writes them makes them safe.
 
-use advisors::finding::{Basis, Confidence, Exhibit, Saving, Value};
+use advisors::finding::{Basis, Confidence, Exhibit, Place, Saving, Value};
 use advisors::report::{BreakdownRow, Report};
 use profiler::evidence::Spread;
 use profiler::session::{Device, Session};
@@ -13,6 +13,11 @@ use profiler::units::{Bytes, Picos, percent, with_digits};
 #[must_use]
 pub fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let mut facts: Vec<(&str, String)> = Vec::new();
+    if report.devices.is_empty() {
+        // Text alone: what it tells is in the findings.
+        facts.extend(report.chip.as_ref().map(|_| ("Chip", chip(report))));
+        return facts;
+    }
     facts.extend(origin(report).map(|words| ("Times", words)));
     facts.extend([("Chip", chip(report)), ("Step", step(report))]);
     facts.push(("", step_basis(report)));
@@ -232,6 +237,25 @@ pub fn place(source: &str, max: usize) -> String {
     // Whole folders only, where there is one.
     let whole = tail.split_once('/').map_or(tail.as_str(), |(_, rest)| rest);
     format!("…/{whole}")
+}
+
+/// Where a finding stands in a text, as compilers write it.
+#[must_use]
+pub fn text_place(place: &Place) -> String {
+    match place.column {
+        0 => format!("{}:{}", place.file, place.line),
+        column => format!("{}:{}:{column}", place.file, place.line),
+    }
+}
+
+/// Seconds in the unit that suits them.
+#[must_use]
+pub fn seconds(value: f64) -> String {
+    match value {
+        value if value >= 120.0 => format!("{:.1} min", value / 60.0),
+        value if value >= 1.0 => format!("{value:.1} s"),
+        value => format!("{:.1} ms", 1e3 * value),
+    }
 }
 
 /// A saving with its band.

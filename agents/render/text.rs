@@ -84,16 +84,21 @@ fn findings(out: &mut impl Write, report: &Report, verbose: bool) -> io::Result<
     let (savings, remarks): (Vec<&Finding>, Vec<&Finding>) = report
         .findings
         .iter()
-        .partition(|finding| finding.saving.is_some());
+        .partition(|finding| finding.saving.is_some() || finding.severity != Severity::Info);
     let shown = if verbose {
         savings.len()
     } else {
         SHOWN.min(savings.len())
     };
-    if !savings.is_empty() {
+    if savings.iter().any(|finding| finding.saving.is_some()) {
         writeln!(
             out,
             "{BOLD}Findings{BOLD:#} {DIM}(best first: saving times how often such advice helped){DIM:#}"
+        )?;
+    } else if !savings.is_empty() {
+        writeln!(
+            out,
+            "{BOLD}Findings{BOLD:#} {DIM}(what weighs most first){DIM:#}"
         )?;
     }
     for (i, finding) in savings.iter().take(shown).enumerate() {
@@ -180,6 +185,20 @@ fn gist(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
         };
         wrapped(out, "   where  ", &format!("{place}{}{others}", op.name))?;
     }
+    if let Some(lost) = finding.lost_s {
+        wrapped(out, "   lost   ", &summary::seconds(lost))?;
+    }
+    if let Some(place) = finding.places.first() {
+        let others = match finding.places.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        wrapped(
+            out,
+            "   where  ",
+            &format!("{}{others}", summary::text_place(place)),
+        )?;
+    }
     for exhibit in finding.evidence.iter().take(3) {
         wrapped(out, "   seen   ", &summary::exhibit(exhibit))?;
     }
@@ -195,6 +214,18 @@ fn details(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
         wrapped(out, "   saves  ", &summary::saving(saving))?;
         wrapped(out, "   from   ", &saving.formula)?;
         wrapped(out, "   odds   ", &summary::odds(&finding.confidence))?;
+    }
+    if let Some(lost) = finding.lost_s {
+        wrapped(out, "   lost   ", &summary::seconds(lost))?;
+    }
+    for place in &finding.places {
+        let mut line = summary::text_place(place);
+        for words in [&place.label, &place.snippet] {
+            if !words.trim().is_empty() {
+                line.push_str(&format!("  {}", words.trim()));
+            }
+        }
+        wrapped(out, "   where  ", &line)?;
     }
     let mut last_source = "";
     for op in &finding.ops {

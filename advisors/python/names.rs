@@ -1,0 +1,135 @@
+//! What names stand for, through imports.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ruff_python_ast::{AnyNodeRef, Expr};
+
+use crate::python::index::{Index, NodeId};
+
+/// What imported names stand for. Names that a function binds itself hide those of the module.
+#[derive(Debug, Default)]
+pub struct Names<'a> {
+    imports: BTreeMap<&'a str, String>,
+    /// Names that a function binds: parameters, assignments, loop variables.
+    bound: BTreeMap<NodeId, BTreeSet<&'a str>>,
+}
+
+impl<'a> Names<'a> {
+    /// Collects imports and bindings.
+    #[must_use]
+    pub fn new(index: &Index<'a>) -> Self {
+        let mut names = Self::default();
+        for (_, node) in index.nodes() {
+            match node.node {
+                AnyNodeRef::StmtImport(import) => {
+                    for alias in &import.names {
+                        let full = alias.name.as_str();
+                        match &alias.asname {
+                            Some(name) => names.import(name.as_str(), full.to_owned()),
+                            None => {
+                                let first = full.split('.').next().unwrap_or(full);
+                                names.import(first, first.to_owned());
+                            }
+                        }
+                    }
+                }
+                AnyNodeRef::StmtImportFrom(import) => {
+                    let module = import.module.as_ref().map_or("", |module| module.as_str());
+                    let dots = ".".repeat(import.level as usize);
+                    for alias in &import.names {
+                        let name = alias.asname.as_ref().unwrap_or(&alias.name).as_str();
+                        let dot = if module.is_empty() { "" } else { "." };
+                        names.import(name, format!("{dots}{module}{dot}{}", alias.name));
+                    }
+                }
+                AnyNodeRef::Parameter(parameter) => {
+                    names.bind(node.function, parameter.name.as_str());
+                }
+                AnyNodeRef::ExprName(name) if name.ctx.is_store() => {
+                    names.bind(node.function, name.id.as_str());
+                }
+                _ => {}
+            }
+        }
+        names
+    }
+
+    fn import(&mut self, name: &'a str, full: String) {
+        self.imports.entry(name).or_insert(full);
+    }
+
+    fn bind(&mut self, function: Option<NodeId>, name: &'a str) {
+        if let Some(function) = function {
+            self.bound.entry(function).or_default().insert(name);
+        }
+    }
+
+    /// Whether a module, or something of it, is imported: `torch` covers `torch.nn`.
+    #[must_use]
+    pub fn imports(&self, module: &str) -> bool {
+        self.imports.values().any(|full| is_within(full, module))
+    }
+
+    /// What is imported: the local name and what it stands for, by name.
+    pub fn imported(&self) -> impl Iterator<Item = (&'a str, &str)> {
+        self.imports
+            .iter()
+            .map(|(name, full)| (*name, full.as_str()))
+    }
+
+    /// What a name or an attribute of one stands for; none for what is not imported.
+    #[must_use]
+    pub fn qualified(&self, expression: &Expr, index: &Index<'a>) -> Option<String> {
+        let mut parts = Vec::new();
+        let mut inner = expression;
+        loop {
+            match inner {
+                Expr::Attribute(attribute) => {
+                    parts.push(attribute.attr.as_str());
+                    inner = &attribute.value;
+                }
+                Expr::Name(name) => {
+                    let full = self.imports.get(name.id.as_str())?;
+                    if self.is_hidden(name, index) {
+                        return None;
+                    }
+                    let mut out = full.clone();
+                    for part in parts.iter().rev() {
+                        out.push('.');
+                        out.push_str(part);
+                    }
+                    return Some(out);
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    /// Whether a function around it binds the name.
+    fn is_hidden(&self, name: &ruff_python_ast::ExprName, index: &Index<'a>) -> bool {
+        if self.bound.is_empty() {
+            return false;
+        }
+        let id = index.id_of(name);
+        let mut function = id
+            .and_then(|id| index.get(id))
+            .and_then(|node| node.function);
+        while let Some(id) = function {
+            if self
+                .bound
+                .get(&id)
+                .is_some_and(|bound| bound.contains(name.id.as_str()))
+            {
+                return true;
+            }
+            function = index.get(id).and_then(|node| node.function);
+        }
+        false
+    }
+}
+
+/// Whether a dotted name is a module or something in it.
+fn is_within(full: &str, module: &str) -> bool {
+    full.strip_prefix(module)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}

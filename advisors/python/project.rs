@@ -1,0 +1,81 @@
+//! The files of a project, checked.
+
+use rayon::prelude::*;
+
+use crate::finding::Finding;
+use crate::python::SourceContext;
+use crate::python::file::{SourceFile, SourceNote};
+use crate::python::index::Index;
+use crate::python::names::Names;
+use crate::rank;
+use crate::rule::Rule;
+
+/// What all files of a project have in common.
+#[derive(Clone, Debug, Default)]
+pub struct Project {
+    /// The version of `torch_tpu` that the code is meant for, as `0.2.0`: named by the user or
+    /// found installed; none takes the newest whose facts are known.
+    pub torch_tpu: Option<String>,
+}
+
+/// What a check found.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// Findings, the most severe first, then by place.
+    pub findings: Vec<Finding>,
+    /// Files that were left out.
+    pub notes: Vec<SourceNote>,
+    /// Files that were read.
+    pub files: usize,
+    /// Lines in them.
+    pub lines: u64,
+}
+
+/// Checks files (path and bytes) on all cores.
+#[must_use]
+pub fn check(project: &Project, files: Vec<(String, Vec<u8>)>, rules: &[&dyn Rule]) -> Checked {
+    let outcomes: Vec<Result<(Vec<Finding>, u64), SourceNote>> = files
+        .into_par_iter()
+        .map(|(path, bytes)| {
+            let file = SourceFile::parse(&path, bytes)?;
+            Ok((
+                check_file(project, &file, rules),
+                file.text.lines().count() as u64,
+            ))
+        })
+        .collect();
+    let mut checked = Checked::default();
+    for outcome in outcomes {
+        match outcome {
+            Ok((findings, lines)) => {
+                checked.files += 1;
+                checked.lines += lines;
+                checked.findings.extend(findings);
+            }
+            Err(note) => checked.notes.push(note),
+        }
+    }
+    rank::sort(&mut checked.findings);
+    checked
+}
+
+fn check_file(project: &Project, file: &SourceFile, rules: &[&dyn Rule]) -> Vec<Finding> {
+    let index = Index::new(file.module());
+    let names = Names::new(&index);
+    let context = SourceContext {
+        project,
+        file,
+        index: &index,
+        names: &names,
+    };
+    let mut findings = Vec::new();
+    for rule in rules {
+        let remarks = rule.check_source(&context);
+        findings.extend(
+            remarks
+                .into_iter()
+                .map(|remark| rank::remarked(*rule, remark)),
+        );
+    }
+    findings
+}

@@ -1,0 +1,1 @@
+//! Rules on the host: reads, transfers, fallbacks, launches.

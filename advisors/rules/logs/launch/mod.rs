@@ -1,0 +1,1 @@
+//! Rules on launch commands and configurations.

@@ -1,0 +1,28 @@
+//! Rules of text: logs, metrics and memory reports, launch commands.
+
+pub mod host;
+pub mod launch;
+pub mod memory;
+pub mod recompilation;
+pub mod sharding;
+pub mod throughput;
+
+use profiler::logs::{At, Logs};
+
+use crate::finding::Place;
+
+/// The place of a line of a log, with a few words on what stands there.
+#[must_use]
+pub(crate) fn place(logs: &Logs, at: At, snippet: &str, label: impl Into<String>) -> Place {
+    let file = logs.files.get(at.file as usize);
+    Place {
+        file: file
+            .map(|file| file.path.display().to_string())
+            .unwrap_or_default(),
+        line: at.line,
+        end_line: at.line,
+        snippet: snippet.to_owned(),
+        label: label.into(),
+        ..Place::default()
+    }
+}

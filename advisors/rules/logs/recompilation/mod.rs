@@ -1,0 +1,1 @@
+//! Rules on programs that are compiled again.

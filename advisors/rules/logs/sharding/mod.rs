@@ -1,0 +1,1 @@
+//! Rules on shardings, and what the compiler said.

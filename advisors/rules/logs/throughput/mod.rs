@@ -1,0 +1,1 @@
+//! Rules on step time and throughput as trainers and servers log them.

@@ -1,0 +1,1 @@
+//! Rules on attention: FlexAttention, scaled_dot_product_attention, attention by hand.

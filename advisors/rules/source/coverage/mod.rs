@@ -1,0 +1,1 @@
+//! Rules on operations that TorchTPU does not have.

@@ -1,0 +1,1 @@
+//! Rules on values that are read on the host.

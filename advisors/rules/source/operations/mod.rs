@@ -1,0 +1,1 @@
+//! Rules on operations that are slow on a TPU.

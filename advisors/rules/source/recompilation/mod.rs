@@ -1,0 +1,1 @@
+//! Rules on shapes and values that make the program be compiled again.

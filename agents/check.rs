@@ -1,0 +1,203 @@
+//! Source files from disk to findings, and fixes back to disk.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use advisors::finding::Applicability;
+use advisors::python::{Project, edits};
+use advisors::report::{InputFile, NoteSummary, Report};
+use advisors::rule::Rule;
+use anyhow::{Context as _, Result, bail};
+
+/// What is done with fixes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fixing {
+    /// Nothing.
+    No,
+    /// They are printed as a patch.
+    Diff,
+    /// The files are changed.
+    Write,
+}
+
+/// What a check found and changed.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What is left to do.
+    pub report: Report,
+    /// Files that were read.
+    pub files: usize,
+    /// Lines in them.
+    pub lines: u64,
+    /// Fixes applied, by file.
+    pub fixed: BTreeMap<String, usize>,
+    /// The fixes as a patch.
+    pub patch: String,
+}
+
+/// Folders that hold no code of the project itself.
+const SKIPPED: &[&str] = &["node_modules", "__pycache__", "venv", "site-packages"];
+/// Rounds of fixes: those that overlap wait for the next.
+const MAX_ROUNDS: usize = 8;
+
+/// The Python files of paths, folders searched, by path. A file that is named is read whatever its
+/// name.
+///
+/// # Errors
+/// When a path cannot be read, or no file is found.
+pub fn sources(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        let meta = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+        if meta.is_dir() {
+            walk(path, &mut files)?;
+        } else {
+            files.push(path.clone());
+        }
+    }
+    files.sort();
+    files.dedup();
+    if files.is_empty() {
+        let shown: Vec<String> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        bail!("{} holds no Python file (*.py)", shown.join(", "));
+    }
+    Ok(files)
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for entry in entries {
+        let entry = entry.with_context(|| format!("cannot read {}", folder.display()))?;
+        // Links are not followed: they lead out of the project, or in circles.
+        let kind = entry
+            .file_type()
+            .with_context(|| format!("cannot read {}", folder.display()))?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if kind.is_dir() {
+            if !name.starts_with('.') && !SKIPPED.contains(&name.as_ref()) {
+                paths.push(entry.path());
+            }
+        } else if kind.is_file() && name.ends_with(".py") {
+            files.push(entry.path());
+        }
+    }
+    for path in paths {
+        walk(&path, files)?;
+    }
+    Ok(())
+}
+
+/// Checks files, and fixes them where that was asked for.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub fn check(
+    project: &Project,
+    paths: Vec<PathBuf>,
+    rules: &[&dyn Rule],
+    fixing: Fixing,
+    at_most: Applicability,
+) -> Result<Outcome> {
+    let mut texts = Vec::with_capacity(paths.len());
+    for path in &paths {
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        texts.push((path.display().to_string(), bytes));
+    }
+    let inputs = texts
+        .iter()
+        .map(|(path, bytes)| InputFile {
+            path: path.clone(),
+            format: "Python".to_owned(),
+            stored_bytes: bytes.len() as u64,
+        })
+        .collect();
+    let mut fixed = BTreeMap::new();
+    let mut patch = String::new();
+    let mut checked = advisors::python::check(project, texts.clone(), rules);
+    if fixing != Fixing::No {
+        let original: BTreeMap<String, String> = texts
+            .iter()
+            .filter_map(|(path, bytes)| {
+                Some((path.clone(), String::from_utf8(bytes.clone()).ok()?))
+            })
+            .collect();
+        let mut current = original.clone();
+        for _ in 0..MAX_ROUNDS {
+            let fixes = edits::fixes_by_file(&checked.findings, at_most);
+            let mut changed = Vec::new();
+            for (path, fixes) in fixes {
+                let Some(text) = current.get(path) else {
+                    continue;
+                };
+                let edited = edits::apply(path, text, &fixes)?;
+                if edited.applied > 0 && edited.text != *text {
+                    *fixed.entry(path.to_owned()).or_default() += edited.applied;
+                    changed.push((path.to_owned(), edited.text));
+                }
+            }
+            if changed.is_empty() {
+                break;
+            }
+            current.extend(changed);
+            let again = texts.iter().map(|(path, bytes)| {
+                let text = current.get(path).map(|text| text.clone().into_bytes());
+                (path.clone(), text.unwrap_or_else(|| bytes.clone()))
+            });
+            checked = advisors::python::check(project, again.collect(), rules);
+        }
+        for path in fixed.keys() {
+            let (Some(before), Some(after)) = (original.get(path), current.get(path)) else {
+                continue;
+            };
+            match fixing {
+                Fixing::Write => write(Path::new(path), after)?,
+                _ => patch.push_str(&unified(path, before, after)),
+            }
+        }
+    }
+    let notes = checked.notes.iter().map(|note| NoteSummary {
+        code: note.code().to_owned(),
+        level: "warning".to_owned(),
+        message: note.to_string(),
+        count: 1,
+    });
+    Ok(Outcome {
+        report: Report::of_source(inputs, checked.findings, notes.collect()),
+        files: checked.files,
+        lines: checked.lines,
+        fixed,
+        patch,
+    })
+}
+
+/// Replaces a file as a whole: it has the old text or the new one, whatever happens.
+fn write(path: &Path, text: &str) -> Result<()> {
+    let failed = || format!("cannot write {}", path.display());
+    // A link stays a link: what it leads to is replaced.
+    let target = fs::canonicalize(path).with_context(failed)?;
+    let folder = target.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(failed)?;
+    file.write_all(text.as_bytes()).with_context(failed)?;
+    let permissions = fs::metadata(&target).with_context(failed)?.permissions();
+    fs::set_permissions(file.path(), permissions).with_context(failed)?;
+    file.persist(&target).with_context(failed)?;
+    Ok(())
+}
+
+/// A patch that `git apply` and `patch -p1` take.
+fn unified(path: &str, before: &str, after: &str) -> String {
+    let path = path.trim_start_matches("./").trim_start_matches('/');
+    similar::TextDiff::from_lines(before, after)
+        .unified_diff()
+        .context_radius(3)
+        .header(&format!("a/{path}"), &format!("b/{path}"))
+        .to_string()
+}

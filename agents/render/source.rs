@@ -1,0 +1,127 @@
+//! Findings of source code at a terminal, with the lines, as compilers show them.
+
+use std::io::{self, Write};
+
+use advisors::finding::{Applicability, Finding, Place, Severity};
+use annotate_snippets::renderer::DecorStyle;
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+use crate::check::Outcome;
+use crate::render::safe::{WIDTH, clean, wrap};
+
+/// Writes the findings of a check.
+///
+/// # Errors
+/// When `out` fails.
+pub fn report(out: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
+    let renderer = Renderer::styled()
+        .decor_style(DecorStyle::Ascii)
+        .term_width(WIDTH);
+    for finding in &outcome.report.findings {
+        writeln!(out, "{}\n", renderer.render(&groups(finding)))?;
+    }
+    for note in &outcome.report.notes {
+        for (i, line) in wrap(&clean(&note.message), WIDTH - 10).iter().enumerate() {
+            let label = if i == 0 { note.level.as_str() } else { "" };
+            writeln!(out, "{label:<8}  {line}")?;
+        }
+    }
+    writeln!(out, "{}", summary(outcome))
+}
+
+/// A finding as groups of the renderer: what, where, what to do.
+fn groups(finding: &Finding) -> Vec<Group<'_>> {
+    let level = match finding.severity {
+        Severity::High => Level::ERROR.with_name("high"),
+        Severity::Medium => Level::WARNING.with_name("medium"),
+        Severity::Low => Level::NOTE.with_name("low"),
+        Severity::Info => Level::INFO.with_name("info"),
+    };
+    let title = level
+        .primary_title(clean(&finding.title))
+        .id(finding.code.as_str());
+    let mut group = Group::with_title(title);
+    for (at, place) in finding.places.iter().enumerate() {
+        group = group.element(snippet(place, at == 0));
+    }
+    for exhibit in &finding.evidence {
+        let words = crate::render::summary::exhibit(exhibit);
+        group = group.element(Level::NOTE.message(clean(&words)));
+    }
+    for advice in finding.advice.iter().take(2) {
+        group = group.element(Level::HELP.message(clean(advice)));
+    }
+    if let Some(fix) = &finding.fix {
+        let how = match fix.applicability {
+            Applicability::Safe => "--fix",
+            Applicability::Unsafe => "--unsafe-fixes",
+            Applicability::DisplayOnly => "by hand",
+        };
+        let words = format!("fix ({how}, {}): {}", fix.numerics.name(), fix.title);
+        group = group.element(Level::HELP.message(clean(&words)));
+    }
+    for caveat in finding.caveats.iter().take(1) {
+        group = group.element(Level::NOTE.message(clean(caveat)));
+    }
+    vec![group]
+}
+
+fn snippet(place: &Place, is_main: bool) -> Snippet<'_, annotate_snippets::Annotation<'_>> {
+    let line: String = clean(&place.snippet);
+    let start = byte_of(&line, place.column);
+    let end = if place.end_line == place.line && place.end_column > place.column {
+        byte_of(&line, place.end_column)
+    } else {
+        line.len()
+    };
+    let kind = if is_main {
+        AnnotationKind::Primary
+    } else {
+        AnnotationKind::Context
+    };
+    let mut annotation = kind.span(start..end.max(start));
+    if !place.label.is_empty() {
+        annotation = annotation.label(clean(&place.label));
+    }
+    Snippet::source(line)
+        .line_start(usize::try_from(place.line).unwrap_or(1).max(1))
+        .path(clean(&place.file))
+        .annotation(annotation)
+}
+
+/// The byte of a column, which counts characters from 1.
+fn byte_of(line: &str, column: u64) -> usize {
+    let skip = usize::try_from(column.saturating_sub(1)).unwrap_or(usize::MAX);
+    line.char_indices()
+        .nth(skip)
+        .map_or(line.len(), |(at, _)| at)
+}
+
+fn summary(outcome: &Outcome) -> String {
+    let findings = &outcome.report.findings;
+    let count = |severity: Severity| findings.iter().filter(|f| f.severity == severity).count();
+    let fixable = |wanted: Applicability| {
+        let fixes = findings.iter().filter_map(|finding| finding.fix.as_ref());
+        fixes.filter(|fix| fix.applicability == wanted).count()
+    };
+    let mut words = format!(
+        "{} files, {} lines: {} high, {} medium, {} low, {} info",
+        outcome.files,
+        outcome.lines,
+        count(Severity::High),
+        count(Severity::Medium),
+        count(Severity::Low),
+        count(Severity::Info),
+    );
+    let fixed: usize = outcome.fixed.values().sum();
+    if fixed > 0 {
+        words.push_str(&format!("; {fixed} fixed in {} files", outcome.fixed.len()));
+    }
+    let (safe, risky) = (fixable(Applicability::Safe), fixable(Applicability::Unsafe));
+    if safe + risky > 0 {
+        words.push_str(&format!(
+            "; {safe} more with --fix, {risky} with --unsafe-fixes"
+        ));
+    }
+    words
+}

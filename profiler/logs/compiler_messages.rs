@@ -1,0 +1,26 @@
+//! Other messages of the compiler that cost time.
+
+use crate::logs::{Line, LineReader, Logs, More};
+use crate::note::Notes;
+
+/// Other messages of the compiler that cost time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CompilerMessages {}
+
+/// Reads it.
+#[derive(Debug, Default)]
+pub(super) struct Reader {}
+
+impl LineReader for Reader {
+    fn triggers(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn line(&mut self, _line: Line<'_>) -> More {
+        More::Triggers
+    }
+
+    fn finish(self: Box<Self>, _logs: &mut Logs, _notes: &mut Notes) -> bool {
+        false
+    }
+}

@@ -1,0 +1,26 @@
+//! Warnings of the SPMD partitioner: full rematerialisation, from which sharding to which.
+
+use crate::logs::{Line, LineReader, Logs, More};
+use crate::note::Notes;
+
+/// Warnings of the SPMD partitioner: full rematerialisation, from which sharding to which.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PartitionerLog {}
+
+/// Reads it.
+#[derive(Debug, Default)]
+pub(super) struct Reader {}
+
+impl LineReader for Reader {
+    fn triggers(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn line(&mut self, _line: Line<'_>) -> More {
+        More::Triggers
+    }
+
+    fn finish(self: Box<Self>, _logs: &mut Logs, _notes: &mut Notes) -> bool {
+        false
+    }
+}

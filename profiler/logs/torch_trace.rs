@@ -1,0 +1,26 @@
+//! `TORCH_TRACE` logs of TorchTPU: every eager launch with what forced it.
+
+use crate::logs::{Line, LineReader, Logs, More};
+use crate::note::Notes;
+
+/// `TORCH_TRACE` logs of TorchTPU: every eager launch with what forced it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TorchTrace {}
+
+/// Reads it.
+#[derive(Debug, Default)]
+pub(super) struct Reader {}
+
+impl LineReader for Reader {
+    fn triggers(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn line(&mut self, _line: Line<'_>) -> More {
+        More::Triggers
+    }
+
+    fn finish(self: Box<Self>, _logs: &mut Logs, _notes: &mut Notes) -> bool {
+        false
+    }
+}

@@ -1,0 +1,26 @@
+//! PyTorch/XLA metrics reports, debug analyses and profiler lines.
+
+use crate::logs::{Line, LineReader, Logs, More};
+use crate::note::Notes;
+
+/// PyTorch/XLA metrics reports, debug analyses and profiler lines.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct XlaMetrics {}
+
+/// Reads it.
+#[derive(Debug, Default)]
+pub(super) struct Reader {}
+
+impl LineReader for Reader {
+    fn triggers(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn line(&mut self, _line: Line<'_>) -> More {
+        More::Triggers
+    }
+
+    fn finish(self: Box<Self>, _logs: &mut Logs, _notes: &mut Notes) -> bool {
+        false
+    }
+}
