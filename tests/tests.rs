@@ -3,10 +3,12 @@
 mod cli;
 mod compiler;
 mod layering;
+mod logs;
 mod predict;
 mod real_profiles;
 mod robustness;
 mod rules;
+mod source;
 mod support;
 mod web;
 mod xprof_agreement;

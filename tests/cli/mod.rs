@@ -3,6 +3,7 @@
 mod diff;
 mod inputs;
 mod memory;
+mod mfu;
 mod output;
 mod parity;
 mod sarif;

@@ -1,0 +1,1 @@
+//! Text evidence: launch.
