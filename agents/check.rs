@@ -1,12 +1,13 @@
 //! Source files from disk to findings, and fixes back to disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use advisors::finding::Applicability;
+use advisors::finding::{Applicability, Place};
 use advisors::python::{Project, edits};
+use advisors::rank;
 use advisors::report::{InputFile, NoteSummary, Report};
 use advisors::rule::Rule;
 use anyhow::{Context as _, Result, bail};
@@ -175,6 +176,57 @@ pub fn check(
         lines: checked.lines,
         fixed,
         patch,
+    })
+}
+
+/// Adds to the report of a run what its sources say, and the lines that its findings point at.
+///
+/// # Errors
+/// When a source cannot be read.
+pub fn join(
+    report: &mut Report,
+    project: &Project,
+    paths: &[PathBuf],
+    rules: &[&dyn Rule],
+) -> Result<()> {
+    let paths = sources(paths)?;
+    for finding in &mut report.findings {
+        let mut seen = BTreeSet::new();
+        for op in &finding.ops {
+            if seen.insert(op.source.as_str()) {
+                finding.places.extend(place_of(&op.source, &paths));
+            }
+        }
+    }
+    let outcome = check(project, paths, rules, Fixing::No, Applicability::Safe)?;
+    report.inputs.extend(outcome.report.inputs);
+    report.findings.extend(outcome.report.findings);
+    report.notes.extend(outcome.report.notes);
+    rank::sort(&mut report.findings);
+    Ok(())
+}
+
+/// The line of `file:line` in the source that has the longest tail of the path in common, at least
+/// the file's name: the paths of a profile are those of the machine that traced it.
+fn place_of(source: &str, paths: &[PathBuf]) -> Option<Place> {
+    let (traced, line) = source.rsplit_once(':')?;
+    let line: u64 = line.parse().ok()?;
+    let tail = |path: &Path| {
+        let parts = path.components().rev().zip(Path::new(traced).components().rev());
+        parts.take_while(|(a, b)| a == b).count()
+    };
+    let path = paths.iter().max_by_key(|path| tail(path))?;
+    if tail(path) == 0 {
+        return None;
+    }
+    let text = fs::read_to_string(path).ok()?;
+    let at = usize::try_from(line).ok()?.checked_sub(1)?;
+    Some(Place {
+        file: path.display().to_string(),
+        line,
+        end_line: line,
+        snippet: text.lines().nth(at)?.to_owned(),
+        ..Place::default()
     })
 }
 
