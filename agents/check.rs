@@ -71,27 +71,22 @@ pub fn sources(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
 }
 
 fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    let entries =
-        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    let mut paths: Vec<PathBuf> = Vec::new();
+    // What the folder's own .gitignore leaves out is left out; links are not followed: they lead
+    // out of the project, or in circles. What lies above the folder decides nothing.
+    let entries = ignore::WalkBuilder::new(folder)
+        .parents(false)
+        .require_git(false)
+        .git_global(false)
+        .filter_entry(|entry| {
+            entry.depth() == 0 || !SKIPPED.iter().any(|name| *name == entry.file_name())
+        })
+        .build();
     for entry in entries {
         let entry = entry.with_context(|| format!("cannot read {}", folder.display()))?;
-        // Links are not followed: they lead out of the project, or in circles.
-        let kind = entry
-            .file_type()
-            .with_context(|| format!("cannot read {}", folder.display()))?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if kind.is_dir() {
-            if !name.starts_with('.') && !SKIPPED.contains(&name.as_ref()) {
-                paths.push(entry.path());
-            }
-        } else if kind.is_file() && name.ends_with(".py") {
-            files.push(entry.path());
+        let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
+        if is_file && entry.path().extension().is_some_and(|ending| ending == "py") {
+            files.push(entry.into_path());
         }
-    }
-    for path in paths {
-        walk(&path, files)?;
     }
     Ok(())
 }
