@@ -4,6 +4,7 @@
 //! data/chips/*.toml ────────────> chips       peaks, memories and links of a generation
 //! data/efficiency.toml ─────────> efficiency  what share of a peak good programs reach
 //! data/ici.toml ──────────────> ici         how fast collectives run over the links
+//! data/slices.toml ───────────> slices      how many chips one slice has
 //! data/advice/base_rates.toml ──> advice      how often a kind of advice helped
 //! data/calibration/*.toml ──────> calibration what the compiler's figures mean in time
 //! ```
@@ -23,6 +24,7 @@ pub mod calibration;
 pub mod chips;
 pub mod efficiency;
 pub mod ici;
+pub mod slices;
 
 use serde::de::DeserializeOwned;
 

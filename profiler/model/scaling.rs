@@ -1,0 +1,387 @@
+//! Compute against collectives as chips are added: what bounds a step at which count.
+//!
+//! ```text
+//! fsdp      each layer's weights in bf16: gathered forward and backward, gradients scattered
+//! expert    each token to its experts and back, forward and backward (once more with full remat)
+//! tensor    activations added twice a layer forward, twice backward (twice more with full remat)
+//! data      gradients in f32 added once a step
+//! pipeline  activations of a micro-batch handed on, forward and backward
+//! ```
+//!
+//! The batch stays the same, so each chip gets less to do as chips are added: strong scaling. A
+//! collective is priced as [`Ici`] does it, by where its group lies in the torus; one that leaves a
+//! slice moves its part within the slice over ICI and the rest over the data centre's network.
+//! Whether the times hide behind compute depends on the program: at best a step takes the longest
+//! of them, at worst their sum.
+
+use serde::Serialize;
+
+use super::config::{Decoder, Mlp};
+use super::flops::{Flops, Remat};
+use super::memory::{MemoryPlan, Stored};
+use super::parallelism::{Asked, Axis, Parallelism};
+use super::params::LayerParams;
+use super::utilization::Fleet;
+use crate::chip::ChipFacts;
+use crate::compiler::ici::{Ici, IciCalibration, Topology, Transfer};
+use crate::evidence::class::CollectiveKind;
+
+const BF16: f64 = 2.0;
+const F32: f64 = 4.0;
+const PS: f64 = 1e-12;
+/// Devices of a group that are listed for pricing: no slice has more.
+const MAX_GROUP: u64 = 1 << 16;
+
+/// What is scaled.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan<'a> {
+    /// The model.
+    pub model: &'a Decoder,
+    /// FLOPs of a token.
+    pub flops: Flops,
+    /// Sequences in a step.
+    pub batch: u64,
+    /// Tokens in a sequence.
+    pub seq: u64,
+    /// The axes as asked for: what is left goes to FSDP or data.
+    pub asked: Asked,
+    /// How the step stores what it keeps.
+    pub stored: Stored,
+    /// The chip.
+    pub chip: &'a ChipFacts,
+    /// How well collectives use the links.
+    pub links: &'a IciCalibration,
+    /// Share of the peak that matmuls reach.
+    pub matmul_share: f64,
+    /// The dtype whose peak counts.
+    pub dtype: &'a str,
+    /// Chips of one slice, at most: more are several, over the data centre's network.
+    pub slice_chips: u64,
+}
+
+/// Times of a step at one count of chips, in seconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Chips.
+    pub chips: u64,
+    /// Slices.
+    pub slices: u64,
+    /// How the job is split.
+    pub split: Parallelism,
+    /// Sequences of a device's batch.
+    pub sequences_per_device: f64,
+    /// Matmuls and attention, with what is computed again.
+    pub compute_s: f64,
+    /// Collectives of each axis.
+    pub collectives: Vec<Collective>,
+    /// Share of the time in which stages of a pipeline wait for each other.
+    pub bubble: f64,
+    /// Memory of a device in bytes.
+    pub memory_bytes: f64,
+    /// Whether that fits.
+    pub fits: bool,
+}
+
+/// The collectives of one axis in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Collective {
+    /// The axis.
+    pub axis: Axis,
+    /// Seconds.
+    pub seconds: f64,
+    /// Part of it over the data centre's network.
+    pub dcn_seconds: f64,
+}
+
+impl Point {
+    /// Seconds of an axis.
+    #[must_use]
+    pub fn seconds(&self, axis: Axis) -> f64 {
+        self.collectives
+            .iter()
+            .filter(|of_axis| of_axis.axis == axis)
+            .map(|of_axis| of_axis.seconds)
+            .sum()
+    }
+
+    /// All collectives.
+    #[must_use]
+    pub fn exposed_at_worst_s(&self) -> f64 {
+        self.collectives.iter().map(|axis| axis.seconds).sum()
+    }
+
+    /// What takes longest: `compute`, an axis, or an axis over DCN.
+    #[must_use]
+    pub fn bound(&self) -> String {
+        let longest = self
+            .collectives
+            .iter()
+            .max_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        match longest {
+            Some(axis) if axis.seconds > self.compute_s => {
+                let name = match axis.axis {
+                    Axis::Tensor => "tensor",
+                    Axis::Expert => "expert",
+                    Axis::Fsdp => "fsdp",
+                    Axis::Data => "data",
+                    Axis::Pipeline => "pipeline",
+                };
+                let wire = if axis.dcn_seconds > axis.seconds / 2.0 {
+                    "DCN"
+                } else {
+                    "ICI"
+                };
+                format!("{name} ({wire})")
+            }
+            _ => "compute".to_owned(),
+        }
+    }
+
+    /// The least that a step takes: all hidden behind what takes longest.
+    #[must_use]
+    pub fn step_at_best_s(&self) -> f64 {
+        let longest = self
+            .collectives
+            .iter()
+            .map(|axis| axis.seconds)
+            .fold(self.compute_s, f64::max);
+        longest / (1.0 - self.bubble).max(0.01)
+    }
+}
+
+/// Counts that are shown: powers of two up to and with the job's own.
+#[must_use]
+pub fn counts(chips: u64, most: u64) -> Vec<u64> {
+    let most = most.max(chips).min(1 << 20);
+    let mut counts: Vec<u64> = (0..=20)
+        .map(|power| 1u64 << power)
+        .filter(|count| *count <= most)
+        .collect();
+    if !counts.contains(&chips) {
+        counts.push(chips);
+        counts.sort_unstable();
+    }
+    counts
+}
+
+impl Plan<'_> {
+    /// A step at so many chips; none where the axes do not fit them, a device has no whole
+    /// sequence, or the links are not known.
+    #[must_use]
+    pub fn at(&self, chips: u64) -> Option<Point> {
+        let fleet = Fleet {
+            chip: self.chip,
+            chips,
+        };
+        let split = self.asked.over(fleet.devices()).ok()?;
+        let sequences_per_device = self.batch as f64 / split.batch_shards().max(1) as f64;
+        if sequences_per_device < 1.0 {
+            return None;
+        }
+        let slices = chips.div_ceil(self.slice_chips.max(1));
+        let devices = fleet.devices().div_ceil(slices);
+        let topology = Topology::of_devices(self.chip, devices);
+        let links = Links {
+            ici: Ici::new(self.chip, self.links.clone(), topology)?,
+            slice_devices: devices,
+        };
+        let tokens = self.batch.saturating_mul(self.seq);
+        let executed = self.flops.executed(self.stored.remat) * tokens as f64;
+        let reached = fleet.peak_flops(self.dtype) * self.matmul_share;
+        let memory = MemoryPlan::of(self.model, tokens, &split, &self.stored);
+        let micro = self.stored.microbatches.max(1) as f64;
+        let stages = split.pipeline.max(1) as f64;
+        let memory_bytes = memory.total();
+        Some(Point {
+            chips,
+            slices,
+            split,
+            sequences_per_device,
+            compute_s: executed / reached,
+            collectives: self.collectives(&split, &links),
+            bubble: (stages - 1.0) / (micro + stages - 1.0),
+            memory_bytes,
+            fits: memory_bytes <= self.chip.hbm_usable_bytes_per_device() as f64,
+        })
+    }
+
+    fn collectives(&self, split: &Parallelism, links: &Links) -> Vec<Collective> {
+        let hidden = self.model.hidden as f64;
+        let tensor = split.tensor.max(1) as f64;
+        let stages = split.pipeline.max(1) as f64;
+        let micro = self.stored.microbatches.max(1) as f64;
+        // Of a micro-batch on a device.
+        let local =
+            self.batch as f64 * self.seq as f64 / split.batch_shards().max(1) as f64 / micro;
+        let again = u32::from(self.stored.remat == Remat::Full);
+        let sum = |layers: &dyn Fn(&super::config::Layer) -> Time| {
+            let mut total = Time::default();
+            let mut last: Option<(super::config::Layer, Time)> = None;
+            for layer in &self.model.layers {
+                // Layers repeat: price each kind once.
+                let time = match last {
+                    Some((before, time)) if before == *layer => time,
+                    _ => layers(layer),
+                };
+                last = Some((*layer, time));
+                total = total.plus(time);
+            }
+            // Each stage works through its own layers for all micro-batches.
+            total.times(micro / stages)
+        };
+        let mut all = Vec::new();
+        let mut push = |axis: Axis, time: Time| {
+            if split.size(axis) > 1 || (axis == Axis::Fsdp && time.all > 0.0) {
+                all.push(Collective {
+                    axis,
+                    seconds: time.all,
+                    dcn_seconds: time.dcn,
+                });
+            }
+        };
+        let dense_group = (split.stride(Axis::Expert), split.fsdp * split.expert);
+        let expert_group = (split.stride(Axis::Fsdp), split.fsdp);
+        push(
+            Axis::Fsdp,
+            sum(&|layer| {
+                let params = LayerParams::of(layer, self.model.hidden);
+                let dense = params.shared() as f64 / tensor;
+                let experts = params.experts as f64 / tensor / split.expert.max(1) as f64;
+                let gather = |bytes: f64, group| {
+                    let gathered = links.price(CollectiveKind::AllGather, bytes * BF16, group);
+                    let scattered = links.price(CollectiveKind::ReduceScatter, bytes * BF16, group);
+                    gathered.times(2.0).plus(scattered)
+                };
+                gather(dense, dense_group).plus(gather(experts, expert_group))
+            }),
+        );
+        push(
+            Axis::Expert,
+            sum(&|layer| match layer.mlp {
+                Mlp::Sparse { per_token, .. } => {
+                    let bytes = local * per_token as f64 * hidden * BF16 / tensor;
+                    let group = (split.stride(Axis::Expert), split.expert);
+                    links
+                        .price(CollectiveKind::AllToAll, bytes, group)
+                        .times(f64::from(4 + 2 * again))
+                }
+                Mlp::Dense { .. } => Time::default(),
+            }),
+        );
+        push(
+            Axis::Tensor,
+            sum(&|_| {
+                let bytes = local * hidden * BF16;
+                links
+                    .price(CollectiveKind::AllReduce, bytes, (1, split.tensor))
+                    .times(f64::from(4 + 2 * again))
+            }),
+        );
+        let params = super::params::Params::of(self.model).total() as f64;
+        let gradients = params * F32 / split.weight_shards().max(1) as f64;
+        let group = (split.stride(Axis::Data), split.data);
+        push(
+            Axis::Data,
+            links.price(CollectiveKind::AllReduce, gradients, group),
+        );
+        let handed = local * hidden * BF16 / tensor;
+        let group = (split.stride(Axis::Pipeline), split.pipeline);
+        push(
+            Axis::Pipeline,
+            links.hand_on(handed, group).times(2.0 * micro),
+        );
+        all
+    }
+}
+
+/// A time, and its part over the data centre's network, in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Time {
+    all: f64,
+    dcn: f64,
+}
+
+impl Time {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            all: self.all + other.all,
+            dcn: self.dcn + other.dcn,
+        }
+    }
+
+    fn times(self, factor: f64) -> Self {
+        Self {
+            all: self.all * factor,
+            dcn: self.dcn * factor,
+        }
+    }
+}
+
+/// The links of one slice, and how many devices it has.
+struct Links {
+    ici: Ici,
+    slice_devices: u64,
+}
+
+impl Links {
+    /// What one collective takes, its group given by the distance of its members and their number.
+    fn price(&self, kind: CollectiveKind, bytes: f64, (stride, size): (u64, u64)) -> Time {
+        if size <= 1 || bytes <= 0.0 {
+            return Time::default();
+        }
+        let stride = stride.max(1);
+        // Members in the first slice; in each of the others are as many.
+        let within = self
+            .slice_devices
+            .div_ceil(stride)
+            .clamp(1, size.min(MAX_GROUP));
+        let slices = size.div_ceil(within);
+        let one = |payload_bytes: f64, size: u64, stride: u64, is_dcn: bool| {
+            let member = |at: u64| i64::try_from(at.saturating_mul(stride)).unwrap_or(i64::MAX);
+            let price = self.ici.price(&Transfer {
+                kind,
+                payload_bytes,
+                group: (0..size).map(member).collect(),
+                pairs: Vec::new(),
+                is_dcn,
+            });
+            price.time_ps as f64 * PS
+        };
+        let near = if within > 1 {
+            one(bytes, within, stride, false)
+        } else {
+            0.0
+        };
+        let far = if slices > 1 {
+            // The members in a slice share what crosses.
+            one(bytes / within as f64, slices, 1, true)
+        } else {
+            0.0
+        };
+        Time {
+            all: near + far,
+            dcn: far,
+        }
+    }
+
+    /// What it takes to hand something on to the next stage.
+    fn hand_on(&self, bytes: f64, (stride, size): (u64, u64)) -> Time {
+        if size <= 1 || bytes <= 0.0 {
+            return Time::default();
+        }
+        let is_dcn = stride >= self.slice_devices;
+        let to = i64::try_from(stride).unwrap_or(i64::MAX);
+        let price = self.ici.price(&Transfer {
+            kind: CollectiveKind::CollectivePermute,
+            payload_bytes: bytes,
+            group: vec![0, to],
+            pairs: vec![(0, to)],
+            is_dcn,
+        });
+        let seconds = price.time_ps as f64 * PS;
+        Time {
+            all: seconds,
+            dcn: if is_dcn { seconds } else { 0.0 },
+        }
+    }
+}
