@@ -60,8 +60,8 @@ pub(crate) enum Mask<'a> {
         kinds: Vec<Kind>,
         /// Every position sees itself.
         diagonal: bool,
-        /// Whether it depends on the batch and on the head.
-        batch_head: (bool, bool),
+        /// Whether it depends on the batch, the head, the query and the key.
+        uses: [bool; 4],
     },
     /// All of them.
     And(Vec<Self>),
@@ -130,7 +130,7 @@ fn known<'a>(callable: &'a Expr, kinds: Vec<Kind>) -> Mask<'a> {
         function: None,
         diagonal: !kinds.contains(&Kind::Other),
         kinds,
-        batch_head: (false, false),
+        uses: [false, false, true, true],
     }
 }
 
@@ -151,7 +151,7 @@ fn leaf<'a>(scope: Scope<'_, 'a>, callable: &'a Expr, function: Function<'a>) ->
     let uses = |at: usize| used.get(at).copied().unwrap_or(true);
     Ok(Mask::Leaf {
         callable,
-        batch_head: (uses(BATCH), uses(HEAD)),
+        uses: [BATCH, HEAD, QUERY, KEY].map(uses),
         function: Some(function),
         kinds,
         diagonal,
@@ -408,18 +408,17 @@ impl<'a> Mask<'a> {
             .all(|leaf| matches!(leaf, Self::Leaf { function: Some(_), .. }))
     }
 
-    /// Whether it depends on the batch, and on the head.
-    pub(crate) fn batch_head(&self) -> (bool, bool) {
-        let uses = self.leaves().into_iter().map(|leaf| match leaf {
-            Self::Leaf { batch_head, .. } => *batch_head,
-            _ => (false, false),
-        });
-        uses.fold((false, false), |a, b| (a.0 || b.0, a.1 || b.1))
-    }
-
-    /// How many functions are called.
-    pub(crate) fn calls(&self) -> usize {
-        self.leaves().len()
+    /// Whether it depends on the batch, the head, the query and the key.
+    pub(crate) fn uses(&self) -> [bool; 4] {
+        let mut out = [false; 4];
+        for leaf in self.leaves() {
+            if let Self::Leaf { uses, .. } = leaf {
+                for (out, uses) in out.iter_mut().zip(uses) {
+                    *out |= uses;
+                }
+            }
+        }
+        out
     }
 
     /// The dense mask from index tensors: batch, head, query, key.

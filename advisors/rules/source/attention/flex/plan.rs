@@ -223,7 +223,7 @@ fn check_dense<'a>(scope: Scope<'_, 'a>, plan: &Plan<'a>, query: &'a Expr) -> Re
     device(scope, plan, query)
         .map(|_| ())
         .ok_or_else(|| "create_block_mask names no device".to_owned())?;
-    let (batch, head) = mask.batch_head();
+    let [batch, head, ..] = mask.uses();
     for (used, parameter, name) in [(batch, 1, "B"), (head, 2, "H")] {
         if used && given(parameter).is_none() {
             return Err(format!("the mask depends on an index whose size, {name}, is not named"));

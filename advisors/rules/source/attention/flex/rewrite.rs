@@ -118,6 +118,9 @@ pub(crate) fn call<'a>(scope: Scope<'_, 'a>, plan: &Plan<'a>, rewrite: &mut Rewr
     let given_scale = call::value(&plan.arguments, SCALE).filter(|value| !value.is_none_literal_expr());
     let factor = match &plan.score {
         Some(Score::Scale(factor)) => Some(match given_scale {
+            Some(scale) if scale.is_number_literal_expr() || scale.is_name_expr() => {
+                format!("scale={factor} * {}", context.text(scale))
+            }
             Some(scale) => format!("scale={factor} * ({})", context.text(scale)),
             None => {
                 let query = context.text(query);
@@ -209,11 +212,16 @@ fn dense_mask<'a>(scope: Scope<'_, 'a>, plan: &Plan<'a>, rewrite: &mut Rewrite<'
     let query = call::value(&plan.arguments, QUERY)?;
     let device = plan::device(scope, plan, query)?;
     let size = |parameter: usize| call::value(&made.arguments, parameter).map(|value| context.text(value).to_owned());
-    let (batch, head) = mask.batch_head();
+    let [batch, head, rows, columns] = mask.uses();
     let needed = |used: bool, parameter: usize| {
         size(parameter).filter(|size| used && !matches!(size.as_str(), "None" | "1"))
     };
-    let sizes = [needed(batch, 1), needed(head, 2), size(3), size(4)];
+    let sizes = [
+        needed(batch, 1),
+        needed(head, 2),
+        size(3).filter(|_| rows),
+        size(4).filter(|_| columns),
+    ];
     let statement = simple_statement(scope, made.id);
     let arange = rewrite.torch("arange");
     let indices = indices(scope, made.id, sizes, &device, &arange, statement.is_some());
