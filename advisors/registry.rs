@@ -68,6 +68,7 @@ pub const RULES: &[&dyn Rule] = &[
     // Source, TS1xx: recompilation.
     // Source, TS2xx: host synchronisation.
     // Source, TS3xx: operations that are slow on a TPU, or lose their fast kernel.
+    &rules::source::attention::flex_attention::FlexAttention,
     // Source, TS4xx: shapes.
     // Source, TS5xx: migration to TorchTPU.
     // Source, TS6xx: coverage of operations.

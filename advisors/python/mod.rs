@@ -7,8 +7,10 @@
 //!       ──> rules (SourceContext) ──> Remarks with Edits ──> edits.rs: new text, parsed again
 //! ```
 
+pub mod bindings;
 pub mod edits;
 mod file;
+pub mod imports;
 mod index;
 mod names;
 mod project;
