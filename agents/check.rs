@@ -85,7 +85,8 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
         let entry = entry.with_context(|| format!("cannot read {}", folder.display()))?;
         let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
         if is_file && entry.path().extension().is_some_and(|ending| ending == "py") {
-            files.push(entry.into_path());
+            let path = entry.path();
+            files.push(path.strip_prefix(".").unwrap_or(path).to_owned());
         }
     }
     Ok(())
