@@ -1,0 +1,259 @@
+//! What follows from the launches of a process, by counting.
+
+use std::collections::BTreeMap;
+
+use super::changes::{self, Change};
+use super::graph::SourceLine;
+use super::reads::{self, Read};
+use super::steps::{self, Step, Steps};
+use super::{Process, Reason, TorchTrace};
+use crate::logs::At;
+
+/// Why programs were compiled again, over all steps where it was so.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cause {
+    /// The user's line where the first change of a step shows.
+    pub place: Option<SourceLine>,
+    /// The operation there.
+    pub op: String,
+    /// Where the log shows it first.
+    pub at: At,
+    /// What changed first.
+    pub change: Change,
+    /// Sizes of the axis that changed, with the steps that compiled for each; the size before
+    /// among them, with those of warm-up.
+    pub sizes: BTreeMap<u64, u64>,
+    /// Steps that compiled for it.
+    pub steps: u64,
+    /// Programs compiled in those steps.
+    pub compiles: u64,
+}
+
+/// Programs that were compiled after warm-up.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recompiles {
+    /// Programs compiled after warm-up.
+    pub compiles: u64,
+    /// Steps after warm-up that compiled something.
+    pub steps: u64,
+    /// Steps after warm-up.
+    pub of_steps: u64,
+    /// Time of the steps after warm-up, in microseconds.
+    pub steady_us: u64,
+    /// Median time of those that compiled nothing, in microseconds, where there are any.
+    pub clean_step_us: Option<u64>,
+    /// Time of those that compiled something, in microseconds.
+    pub compiling_us: u64,
+    /// Time that the host spent in launches that compiled after warm-up, in microseconds.
+    pub host_us: u64,
+    /// Why, the cause of the most compiles first.
+    pub causes: Vec<Cause>,
+}
+
+impl Recompiles {
+    /// Time that steps took longer because they compiled, in microseconds: what they took above
+    /// the median of those that compiled nothing; without such, what the host spent compiling.
+    #[must_use]
+    pub fn lost_us(&self) -> u64 {
+        match self.clean_step_us {
+            Some(clean) => {
+                let without = clean.saturating_mul(self.steps);
+                self.compiling_us.saturating_sub(without)
+            }
+            None => self.host_us,
+        }
+    }
+}
+
+/// What a process's launches tell.
+#[derive(Clone, Debug)]
+pub struct ProcessEvidence<'a> {
+    /// The process.
+    pub process: &'a Process,
+    /// Its steps, where they are found.
+    pub steps: Option<Steps>,
+    /// Launches in all.
+    pub launches: u64,
+    /// Launches that compiled.
+    pub compiles: u64,
+    /// Time that the host spent in those, in microseconds.
+    pub compile_host_us: u64,
+    /// Launches whose compile failed.
+    pub failed: Vec<At>,
+    /// Launches forced by collectives.
+    pub for_collectives: u64,
+    /// Where the first of them stands.
+    pub first_collective: Option<At>,
+    /// Whether each operation is launched at once (strict eager mode).
+    pub strict: bool,
+    /// Launches of a step after warm-up, on average; 0 without steps.
+    pub launches_per_step: f64,
+    /// What was compiled after warm-up.
+    pub recompiles: Recompiles,
+    /// What the host read within steps, the most frequent first.
+    pub reads: Vec<Read>,
+}
+
+/// Evidence of each process.
+#[must_use]
+pub fn gather(trace: &TorchTrace) -> Vec<ProcessEvidence<'_>> {
+    let processes = trace.processes.iter();
+    processes.map(|process| of_process(trace, process)).collect()
+}
+
+fn of_process<'a>(trace: &'a TorchTrace, process: &'a Process) -> ProcessEvidence<'a> {
+    let compiled = || process.launches.iter().filter(|launch| launch.compiled);
+    let of_reason = |wanted: &Reason| {
+        let wanted = wanted.clone();
+        process.launches.iter().filter(move |l| trace.reason(l) == Some(&wanted))
+    };
+    let steps = steps::find(trace, process);
+    let strict = of_reason(&Reason::DebugMode).count() * 10 > process.launches.len() * 9;
+    let mut evidence = ProcessEvidence {
+        process,
+        launches: process.launches.len() as u64,
+        compiles: compiled().count() as u64,
+        compile_host_us: compiled().map(|launch| launch.duration_us).sum(),
+        failed: process.launches.iter().filter(|l| l.failed).map(|l| l.at).take(64).collect(),
+        for_collectives: of_reason(&Reason::DistributedOp).count() as u64,
+        first_collective: of_reason(&Reason::DistributedOp).map(|l| l.at).next(),
+        strict,
+        launches_per_step: 0.0,
+        recompiles: Recompiles::default(),
+        reads: Vec::new(),
+        steps: None,
+    };
+    if let Some(steps) = steps {
+        let graphs = graphs(process, &steps);
+        let steady = steps.steady();
+        let launched: usize = steady.iter().map(|step| step.end - step.first).sum();
+        evidence.launches_per_step = launched as f64 / steady.len().max(1) as f64;
+        evidence.recompiles = recompiles(trace, process, &steps);
+        evidence.reads = reads::find(trace, process, &steps, &graphs);
+        evidence.steps = Some(steps);
+    }
+    evidence
+}
+
+/// The graph of each launch: its own, else that of the same place in the nearest step that has it.
+fn graphs(process: &Process, steps: &Steps) -> Vec<Option<u32>> {
+    let positions = steps.positions(process);
+    let mut graphs: Vec<Option<u32>> = process.launches.iter().map(|l| l.graph).collect();
+    let mut known: BTreeMap<(u32, u32), u32> = BTreeMap::new();
+    for (position, graph) in positions.iter().zip(&mut graphs) {
+        match graph {
+            Some(graph) => {
+                known.insert(*position, *graph);
+            }
+            None => *graph = known.get(position).copied(),
+        }
+    }
+    // A log that begins in the middle of a run shows some graphs only later.
+    for (position, graph) in positions.iter().zip(&mut graphs) {
+        *graph = graph.or_else(|| known.get(position).copied());
+    }
+    graphs
+}
+
+fn median(mut values: Vec<u64>) -> Option<u64> {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied()
+}
+
+fn recompiles(trace: &TorchTrace, process: &Process, steps: &Steps) -> Recompiles {
+    let compiled = |step: &Step| {
+        let launches = process.launches.get(step.first..step.end).unwrap_or_default();
+        launches.iter().filter(|launch| launch.compiled).count() as u64
+    };
+    let steady = steps.steady();
+    let compiling = || steady.iter().filter(|step| compiled(step) > 0);
+    let clean = steady.iter().filter(|step| compiled(step) == 0);
+    let host_us = compiling().flat_map(|step| process.launches.get(step.first..step.end)).flatten();
+    Recompiles {
+        compiles: steady.iter().map(compiled).sum(),
+        steps: compiling().count() as u64,
+        of_steps: steady.len() as u64,
+        steady_us: steady.iter().map(|step| step.span_us).sum(),
+        clean_step_us: median(clean.map(|step| step.span_us).collect()),
+        compiling_us: compiling().map(|step| step.span_us).sum(),
+        host_us: host_us.filter(|l| l.compiled).map(|l| l.duration_us).sum(),
+        causes: causes(trace, process, steps),
+    }
+}
+
+/// Goes through the steps, and says of each after warm-up that compiled what changed first.
+fn causes(trace: &TorchTrace, process: &Process, steps: &Steps) -> Vec<Cause> {
+    let positions = steps.positions(process);
+    // The first graph and program of each sequence of operations at each position of a step, and
+    // of each sequence anywhere.
+    let mut at_position: BTreeMap<((u32, u32), u64), (u32, Option<u32>)> = BTreeMap::new();
+    let mut anywhere: BTreeMap<u64, (u32, Option<u32>)> = BTreeMap::new();
+    let mut causes: BTreeMap<(Option<SourceLine>, String, String), Cause> = BTreeMap::new();
+    for (index, step) in steps.steps.iter().enumerate() {
+        let mut first: Option<(Change, usize)> = None;
+        let mut compiles = 0;
+        for at in step.first..step.end {
+            let Some(launch) = process.launches.get(at).filter(|l| l.compiled) else {
+                continue;
+            };
+            compiles += 1;
+            let (Some(index), Some(graph)) = (launch.graph, trace.graph(launch.graph)) else {
+                continue;
+            };
+            let fingerprint = graph.fingerprint();
+            let position = positions.get(at).copied().unwrap_or_default();
+            let now = (index, launch.program);
+            let known = at_position.get(&(position, fingerprint)).copied();
+            let before = known.or_else(|| anywhere.get(&fingerprint).copied());
+            let change = match before.and_then(|(g, p)| Some((trace.graph(Some(g))?, p))) {
+                Some(before) => changes::between(trace, before, (graph, launch.program)),
+                None => Change::NewOperations,
+            };
+            at_position.entry((position, fingerprint)).or_insert(now);
+            anywhere.entry(fingerprint).or_insert(now);
+            // Operations that are new tell less than a size that changed.
+            let better = match &first {
+                None => true,
+                Some((known, _)) => known.axis().is_none() && change.axis().is_some(),
+            };
+            if better {
+                first = Some((change, at));
+            }
+        }
+        if index < steps.warm_up() {
+            continue;
+        }
+        let Some((change, at)) = first else { continue };
+        let Some(launch) = process.launches.get(at) else { continue };
+        let graph = trace.graph(launch.graph);
+        let place = graph.and_then(|graph| graph.first_place()).cloned();
+        let op = trace.name(launch).to_owned();
+        let kind = match &change {
+            Change::Sizes { tensor, .. } | Change::Dtype { tensor, .. } => tensor.clone(),
+            Change::Constant { .. } => "constant".to_owned(),
+            Change::Unseen => "unseen".to_owned(),
+            Change::NewOperations => "new".to_owned(),
+        };
+        let axis = change.axis();
+        let cause = causes
+            .entry((place.clone(), op.clone(), kind))
+            .or_insert_with(|| Cause {
+                place,
+                op,
+                at: launch.at,
+                change,
+                sizes: BTreeMap::new(),
+                steps: 0,
+                compiles: 0,
+            });
+        cause.steps += 1;
+        cause.compiles += compiles;
+        if let Some((_, before, after)) = axis {
+            cause.sizes.entry(before).or_default();
+            *cause.sizes.entry(after).or_default() += 1;
+        }
+    }
+    let mut causes: Vec<Cause> = causes.into_values().collect();
+    causes.sort_by(|a, b| b.compiles.cmp(&a.compiles).then(a.at.cmp(&b.at)));
+    causes
+}

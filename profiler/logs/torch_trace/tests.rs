@@ -1,0 +1,1 @@
+//! The reader on logs that TorchTPU wrote.
