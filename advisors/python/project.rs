@@ -1,12 +1,17 @@
 //! The files of a project, checked.
 
 use rayon::prelude::*;
+use ruff_text_size::Ranged as _;
 
 use crate::finding::Finding;
 use crate::python::SourceContext;
 use crate::python::file::{SourceFile, SourceNote};
+use crate::python::hot::Hot;
 use crate::python::index::Index;
 use crate::python::names::Names;
+use crate::python::scopes::Scopes;
+use crate::python::tensors::Tensors;
+use crate::python::transforms::Transforms;
 use crate::rank;
 use crate::rule::Rule;
 
@@ -62,11 +67,31 @@ pub fn check(project: &Project, files: Vec<(String, Vec<u8>)>, rules: &[&dyn Rul
 fn check_file(project: &Project, file: &SourceFile, rules: &[&dyn Rule]) -> Vec<Finding> {
     let index = Index::new(file.module());
     let names = Names::new(&index);
+    let scopes = Scopes::new(&index);
+    let transforms = Transforms::new(&index, &names, &scopes);
+    let tensors = Tensors::new(&index, &names, &scopes, &transforms);
+    let line_of = |id| {
+        let start = index.get(id).map(|node| node.node.start());
+        file.line_of(start.unwrap_or_default())
+    };
+    let hot = Hot::new(
+        &file.path,
+        &index,
+        &names,
+        &scopes,
+        &transforms,
+        &tensors,
+        &line_of,
+    );
     let context = SourceContext {
         project,
         file,
         index: &index,
         names: &names,
+        transforms: &transforms,
+        tensors: &tensors,
+        hot: &hot,
+        scopes: &scopes,
     };
     let mut findings = Vec::new();
     for rule in rules {
