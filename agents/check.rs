@@ -42,7 +42,7 @@ const SKIPPED: &[&str] = &["node_modules", "__pycache__", "venv", "site-packages
 /// Rounds of fixes: those that overlap wait for the next.
 const MAX_ROUNDS: usize = 8;
 
-/// The Python files of paths, folders searched, by path. A file that is named is read whatever its
+/// The Python files and models' configurations of paths, folders searched, by path. A file that is named is read whatever its
 /// name.
 ///
 /// # Errors
@@ -64,7 +64,10 @@ pub fn sources(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
             .iter()
             .map(|path| path.display().to_string())
             .collect();
-        bail!("{} holds no Python file (*.py)", shown.join(", "));
+        bail!(
+            "{} holds no Python file (*.py) and no model's config.json",
+            shown.join(", ")
+        );
     }
     Ok(files)
 }
@@ -85,7 +88,9 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
             if !name.starts_with('.') && !SKIPPED.contains(&name.as_ref()) {
                 paths.push(entry.path());
             }
-        } else if kind.is_file() && name.ends_with(".py") {
+        } else if kind.is_file()
+            && (name.ends_with(".py") || name.ends_with(".json") && is_config(&entry.path()))
+        {
             files.push(entry.path());
         }
     }
@@ -93,6 +98,15 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
         walk(&path, files)?;
     }
     Ok(())
+}
+
+/// A configuration of a model is a few kilobytes; larger JSON is data, and is not opened.
+const MAX_CONFIG_BYTES: u64 = 256 << 10;
+
+/// Whether a JSON file describes a model.
+fn is_config(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.len() <= MAX_CONFIG_BYTES)
+        && fs::read_to_string(path).is_ok_and(|text| profiler::model::Decoder::is_config(&text))
 }
 
 /// Checks files, and fixes them where that was asked for.
@@ -115,7 +129,11 @@ pub fn check(
         .iter()
         .map(|(path, bytes)| InputFile {
             path: path.clone(),
-            format: "Python".to_owned(),
+            format: if path.ends_with(".json") {
+                "model configuration".to_owned()
+            } else {
+                "Python".to_owned()
+            },
             stored_bytes: bytes.len() as u64,
         })
         .collect();
