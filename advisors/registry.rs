@@ -70,6 +70,11 @@ pub const RULES: &[&dyn Rule] = &[
     // Source, TS3xx: operations that are slow on a TPU, or lose their fast kernel.
     &rules::source::attention::flex_attention::FlexAttention,
     // Source, TS4xx: shapes.
+    &rules::source::shapes::odd_vocabulary::OddVocabulary,
+    &rules::source::shapes::odd_width::OddWidth,
+    &rules::source::shapes::odd_sequence::OddSequence,
+    &rules::source::shapes::narrow_head::NarrowHead,
+    &rules::source::shapes::odd_batch::OddBatch,
     // Source, TS5xx: migration to TorchTPU.
     // Source, TS6xx: coverage of operations.
 ];

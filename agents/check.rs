@@ -43,7 +43,7 @@ const SKIPPED: &[&str] = &["node_modules", "__pycache__", "venv", "site-packages
 /// Rounds of fixes: those that overlap wait for the next.
 const MAX_ROUNDS: usize = 8;
 
-/// The Python files of paths, folders searched, by path. A file that is named is read whatever its
+/// The Python files and models' configurations of paths, folders searched, by path. A file that is named is read whatever its
 /// name.
 ///
 /// # Errors
@@ -65,7 +65,10 @@ pub fn sources(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
             .iter()
             .map(|path| path.display().to_string())
             .collect();
-        bail!("{} holds no Python file (*.py)", shown.join(", "));
+        bail!(
+            "{} holds no Python file (*.py) and no model's config.json",
+            shown.join(", ")
+        );
     }
     Ok(files)
 }
@@ -84,12 +87,27 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     for entry in entries {
         let entry = entry.with_context(|| format!("cannot read {}", folder.display()))?;
         let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
-        if is_file && entry.path().extension().is_some_and(|ending| ending == "py") {
-            let path = entry.path();
+        let path = entry.path();
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        let is_read = match ending {
+            Some("py") => true,
+            Some("json") => is_config(path),
+            _ => false,
+        };
+        if is_file && is_read {
             files.push(path.strip_prefix(".").unwrap_or(path).to_owned());
         }
     }
     Ok(())
+}
+
+/// A configuration of a model is a few kilobytes; larger JSON is data, and is not opened.
+const MAX_CONFIG_BYTES: u64 = 256 << 10;
+
+/// Whether a JSON file describes a model.
+fn is_config(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.len() <= MAX_CONFIG_BYTES)
+        && fs::read_to_string(path).is_ok_and(|text| profiler::model::Decoder::is_config(&text))
 }
 
 /// Checks files, and fixes them where that was asked for.
@@ -112,7 +130,11 @@ pub fn check(
         .iter()
         .map(|(path, bytes)| InputFile {
             path: path.clone(),
-            format: "Python".to_owned(),
+            format: if path.ends_with(".json") {
+                "model configuration".to_owned()
+            } else {
+                "Python".to_owned()
+            },
             stored_bytes: bytes.len() as u64,
         })
         .collect();

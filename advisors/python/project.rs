@@ -4,6 +4,7 @@ use rayon::prelude::*;
 use ruff_text_size::Ranged as _;
 
 use crate::finding::Finding;
+use crate::model_config::ModelConfig;
 use crate::python::SourceContext;
 use crate::python::file::{SourceFile, SourceNote};
 use crate::python::hot::Hot;
@@ -42,6 +43,9 @@ pub fn check(project: &Project, files: Vec<(String, Vec<u8>)>, rules: &[&dyn Rul
     let outcomes: Vec<Result<(Vec<Finding>, u64), SourceNote>> = files
         .into_par_iter()
         .map(|(path, bytes)| {
+            if path.ends_with(".json") {
+                return check_config(&path, bytes, rules);
+            }
             let file = SourceFile::parse(&path, bytes)?;
             Ok((
                 check_file(project, &file, rules),
@@ -62,6 +66,23 @@ pub fn check(project: &Project, files: Vec<(String, Vec<u8>)>, rules: &[&dyn Rul
     }
     rank::sort(&mut checked.findings);
     checked
+}
+
+/// The configuration of a model, which stands beside the code.
+fn check_config(
+    path: &str,
+    bytes: Vec<u8>,
+    rules: &[&dyn Rule],
+) -> Result<(Vec<Finding>, u64), SourceNote> {
+    let config = ModelConfig::parse(path, bytes).map_err(|error| SourceNote::Configuration {
+        path: path.to_owned(),
+        error: error.to_string(),
+    })?;
+    let findings = rules.iter().flat_map(|rule| {
+        let remarks = rule.check_config(&config).into_iter();
+        remarks.map(|remark| rank::remarked(*rule, remark))
+    });
+    Ok((findings.collect(), config.text.lines().count() as u64))
 }
 
 fn check_file(project: &Project, file: &SourceFile, rules: &[&dyn Rule]) -> Vec<Finding> {

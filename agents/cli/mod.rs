@@ -11,6 +11,7 @@ pub mod explain;
 pub mod input;
 pub mod kernels;
 pub mod memory;
+pub mod mfu;
 pub mod ops;
 pub mod output;
 pub mod parity;
@@ -50,6 +51,8 @@ enum Command {
     Diff(diff::Args),
     /// Show device memory at its fullest, and what filled it.
     Memory(memory::Args),
+    /// Model FLOPs, utilization, memory and scaling from a model's configuration.
+    Mfu(mfu::Args),
     /// Print a rule's card.
     Explain(explain::Args),
     /// List all rules.
@@ -136,6 +139,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Steps(args) => steps::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Memory(args) => memory::run(&args),
+        Command::Mfu(args) => mfu::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Rules(args) => rules::run(&args),
         Command::Predict(args) => predict::run(&args),

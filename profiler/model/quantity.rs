@@ -61,6 +61,26 @@ fn leading(text: &str) -> Option<(f64, &str)> {
     (number > 0.0 && number.is_finite()).then_some((number, rest.trim()))
 }
 
+/// By how much a number as it is written may be off: half of its last digit, as a share of it.
+///
+/// ```
+/// assert_eq!(profiler::model::quantity::rounding("2104/core"), 0.5 / 2104.0);
+/// assert!((profiler::model::quantity::rounding("31.2s") - 0.05 / 31.2).abs() < 1e-12);
+/// ```
+#[must_use]
+pub fn rounding(text: &str) -> f64 {
+    let Some((number, _)) = leading(text) else {
+        return 0.0;
+    };
+    let digits: String = text
+        .trim()
+        .chars()
+        .take_while(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | '_'))
+        .collect();
+    let decimals = digits.split_once('.').map_or(0, |(_, after)| after.len());
+    0.5 * 10f64.powi(-i32::try_from(decimals).unwrap_or(0)) / number
+}
+
 /// Reads a time, in seconds.
 ///
 /// # Errors
