@@ -26,3 +26,18 @@ pub(crate) fn place(logs: &Logs, at: At, snippet: &str, label: impl Into<String>
         ..Place::default()
     }
 }
+
+/// The place of a line of the user's code that a log names.
+#[must_use]
+pub(crate) fn user_place(
+    line: &profiler::logs::torch_trace::SourceLine,
+    label: impl Into<String>,
+) -> Place {
+    Place {
+        file: line.file.clone(),
+        line: line.line,
+        end_line: line.line,
+        label: label.into(),
+        ..Place::default()
+    }
+}
