@@ -90,6 +90,8 @@ impl TorchTpuLog {
     /// Messages that say one thing.
     pub fn saying(&self, saying: &Saying) -> impl Iterator<Item = &Message> {
         let saying = saying.clone();
-        self.messages.iter().filter(move |message| message.saying == saying)
+        self.messages
+            .iter()
+            .filter(move |message| message.saying == saying)
     }
 }

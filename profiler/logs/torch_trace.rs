@@ -14,8 +14,8 @@ pub mod changes;
 pub mod evidence;
 pub mod graph;
 pub mod programs;
-pub mod reads;
 mod reader;
+pub mod reads;
 pub mod steps;
 mod store;
 
@@ -209,7 +209,9 @@ impl TorchTrace {
     /// The name of a launch's first operation.
     #[must_use]
     pub fn name(&self, launch: &Launch) -> &str {
-        self.names.get(launch.op as usize).map_or("", String::as_str)
+        self.names
+            .get(launch.op as usize)
+            .map_or("", String::as_str)
     }
 
     /// Why something was launched.

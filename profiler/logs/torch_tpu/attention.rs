@@ -13,7 +13,8 @@ pub(super) fn unmet(conditions: &[String]) -> Vec<String> {
     for line in conditions {
         let line = line.trim().trim_start_matches("- ");
         if line.starts_with("inputs are float32 or bfloat16") {
-            let dtype = current(line).filter(|dtype| !matches!(dtype.as_str(), "Float" | "BFloat16"));
+            let dtype =
+                current(line).filter(|dtype| !matches!(dtype.as_str(), "Float" | "BFloat16"));
             unmet.extend(dtype.map(|dtype| format!("inputs are {dtype}, not float32 or bfloat16")));
         } else if let Some(shape) = line.strip_prefix("(query shape: [") {
             let sizes = shape.split(']').next().unwrap_or_default();
@@ -29,11 +30,17 @@ pub(super) fn unmet(conditions: &[String]) -> Vec<String> {
                 .map(|(_, rank)| rank.trim_end_matches(')').trim())
                 .collect();
             if ranks.windows(2).any(|pair| pair[0] != pair[1]) {
-                unmet.push(format!("query, key and value have ranks {}", ranks.join(", ")));
+                unmet.push(format!(
+                    "query, key and value have ranks {}",
+                    ranks.join(", ")
+                ));
             }
         } else if line.starts_with("query rank is at least") {
             let rank: Option<u64> = current(line).and_then(|rank| rank.parse().ok());
-            unmet.extend(rank.filter(|rank| *rank < 3).map(|rank| format!("the query has rank {rank}")));
+            unmet.extend(
+                rank.filter(|rank| *rank < 3)
+                    .map(|rank| format!("the query has rank {rank}")),
+            );
         } else if line.starts_with("attn_mask does not require gradient") {
             let gradient = current(line).is_some_and(|current| current == "1");
             unmet.extend(gradient.then(|| "attn_mask requires a gradient".to_owned()));
@@ -59,7 +66,10 @@ mod tests {
     #[test]
     fn the_condition_that_fails_is_named() {
         assert!(unmet(&lines("BFloat16", 64)).is_empty());
-        assert_eq!(unmet(&lines("Half", 64)), ["inputs are Half, not float32 or bfloat16"]);
+        assert_eq!(
+            unmet(&lines("Half", 64)),
+            ["inputs are Half, not float32 or bfloat16"]
+        );
         let wide = unmet(&lines("Float", 160));
         assert!(wide[0].starts_with("the head dimension is 160"), "{wide:?}");
     }

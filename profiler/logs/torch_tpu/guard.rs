@@ -21,7 +21,9 @@ impl SizeGuard {
         let (_, tensor) = before.split_once("tensor ")?;
         let (axis, after) = after.split_once(". expected ")?;
         let (expected, after) = after.split_once(", actual ")?;
-        let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        let digits = after
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(after.len());
         Some(Self {
             tensor: tensor.trim_matches('\'').to_owned(),
             axis: axis.parse().ok()?,

@@ -116,7 +116,11 @@ impl Reader {
             let falls_back = text.contains(FALLS_BACK);
             // Functions of allocators are not operations.
             if let Some(operation) = quoted_before(text, NOT_IMPLEMENTED) {
-                let saying = if falls_back { Saying::CpuFallback } else { Saying::NotImplemented };
+                let saying = if falls_back {
+                    Saying::CpuFallback
+                } else {
+                    Saying::NotImplemented
+                };
                 self.say(saying, &operation, line);
             }
         } else if text.contains(FLASH) {
@@ -128,7 +132,9 @@ impl Reader {
         } else if let Some(name) = debug_variable(text) {
             self.say(Saying::DebugSetting, name, line);
         } else if text.contains(LIMIT) || text.contains(OLD_LIMIT) {
-            let limit = text.rsplit_once('(').map(|(_, limit)| limit.trim_end_matches(')'));
+            let limit = text
+                .rsplit_once('(')
+                .map(|(_, limit)| limit.trim_end_matches(')'));
             let index = self.messages.len();
             self.add(Saying::RecompileLimit, "", limit.unwrap_or_default(), line);
             if self.messages.len() > index {
@@ -171,7 +177,8 @@ impl Reader {
                 if text.contains("triggered by the following guard failure") {
                     return true;
                 }
-                let Some((_, guard)) = text.split_once(" - ").filter(|(_, g)| g.contains('/')) else {
+                let Some((_, guard)) = text.split_once(" - ").filter(|(_, g)| g.contains('/'))
+                else {
                     return false;
                 };
                 *any = true;
@@ -220,21 +227,34 @@ impl Reader {
     fn close(&mut self) {
         if let Open::Attention(at, text, conditions) = std::mem::take(&mut self.open) {
             let unmet = attention::unmet(&conditions).join("; ");
-            let shape = conditions.iter().find(|line| line.starts_with("(query shape"));
+            let shape = conditions
+                .iter()
+                .find(|line| line.starts_with("(query shape"));
             let detail = shape.map(|shape| shape.trim_matches(['(', ')']).to_owned());
             let line = Line { at, text: &text };
             let python = text.split(": UserWarning").next().unwrap_or_default();
-            let place = if python.len() < text.len() { python } else { "" };
+            let place = if python.len() < text.len() {
+                python
+            } else {
+                ""
+            };
             let detail = [place, &detail.unwrap_or_default()].join(" ");
             self.add(Saying::SlowAttention, &unmet, detail.trim(), line);
         }
     }
 
     fn recompiling(&mut self, at: At, text: &str) {
-        let Some((name, place)) = text.split_once(" in ") else { return };
-        let Some(mut function) = SourceLine::parse(place) else { return };
+        let Some((name, place)) = text.split_once(" in ") else {
+            return;
+        };
+        let Some(mut function) = SourceLine::parse(place) else {
+            return;
+        };
         function.function = name.trim().to_owned();
-        let known = self.recompiled.iter().position(|known| known.function == function);
+        let known = self
+            .recompiled
+            .iter()
+            .position(|known| known.function == function);
         let index = known.unwrap_or(self.recompiled.len());
         if let Some(known) = self.recompiled.get_mut(index) {
             known.count += 1;
@@ -254,7 +274,13 @@ impl Reader {
     }
 
     /// Counts a message; the index of the one of its subject.
-    fn add(&mut self, saying: Saying, subject: &str, detail: &str, line: Line<'_>) -> Option<usize> {
+    fn add(
+        &mut self,
+        saying: Saying,
+        subject: &str,
+        detail: &str,
+        line: Line<'_>,
+    ) -> Option<usize> {
         let same = |known: &Message| known.saying == saying && known.subject == subject;
         // A limit's subject comes in the next line.
         let known = match saying {

@@ -98,14 +98,19 @@ pub struct ProcessEvidence<'a> {
 #[must_use]
 pub fn gather(trace: &TorchTrace) -> Vec<ProcessEvidence<'_>> {
     let processes = trace.processes.iter();
-    processes.map(|process| of_process(trace, process)).collect()
+    processes
+        .map(|process| of_process(trace, process))
+        .collect()
 }
 
 fn of_process<'a>(trace: &'a TorchTrace, process: &'a Process) -> ProcessEvidence<'a> {
     let compiled = || process.launches.iter().filter(|launch| launch.compiled);
     let of_reason = |wanted: &Reason| {
         let wanted = wanted.clone();
-        process.launches.iter().filter(move |l| trace.reason(l) == Some(&wanted))
+        process
+            .launches
+            .iter()
+            .filter(move |l| trace.reason(l) == Some(&wanted))
     };
     let steps = steps::find(trace, process);
     let strict = of_reason(&Reason::DebugMode).count() * 10 > process.launches.len() * 9;
@@ -114,7 +119,13 @@ fn of_process<'a>(trace: &'a TorchTrace, process: &'a Process) -> ProcessEvidenc
         launches: process.launches.len() as u64,
         compiles: compiled().count() as u64,
         compile_host_us: compiled().map(|launch| launch.duration_us).sum(),
-        failed: process.launches.iter().filter(|l| l.failed).map(|l| l.at).take(64).collect(),
+        failed: process
+            .launches
+            .iter()
+            .filter(|l| l.failed)
+            .map(|l| l.at)
+            .take(64)
+            .collect(),
         for_collectives: of_reason(&Reason::DistributedOp).count() as u64,
         first_collective: of_reason(&Reason::DistributedOp).map(|l| l.at).next(),
         strict,
@@ -162,13 +173,18 @@ fn median(mut values: Vec<u64>) -> Option<u64> {
 
 fn recompiles(trace: &TorchTrace, process: &Process, steps: &Steps) -> Recompiles {
     let compiled = |step: &Step| {
-        let launches = process.launches.get(step.first..step.end).unwrap_or_default();
+        let launches = process
+            .launches
+            .get(step.first..step.end)
+            .unwrap_or_default();
         launches.iter().filter(|launch| launch.compiled).count() as u64
     };
     let steady = steps.steady();
     let compiling = || steady.iter().filter(|step| compiled(step) > 0);
     let clean = steady.iter().filter(|step| compiled(step) == 0);
-    let host_us = compiling().flat_map(|step| process.launches.get(step.first..step.end)).flatten();
+    let host_us = compiling()
+        .flat_map(|step| process.launches.get(step.first..step.end))
+        .flatten();
     Recompiles {
         compiles: steady.iter().map(compiled).sum(),
         steps: compiling().count() as u64,
@@ -224,7 +240,9 @@ fn causes(trace: &TorchTrace, process: &Process, steps: &Steps) -> Vec<Cause> {
             continue;
         }
         let Some((change, at)) = first else { continue };
-        let Some(launch) = process.launches.get(at) else { continue };
+        let Some(launch) = process.launches.get(at) else {
+            continue;
+        };
         let graph = trace.graph(launch.graph);
         let place = graph.and_then(|graph| graph.first_place()).cloned();
         let op = trace.name(launch).to_owned();

@@ -50,7 +50,9 @@ impl Steps {
         for step in &self.steps {
             let mut after: BTreeMap<u32, u32> = BTreeMap::new();
             for at in (step.first..step.end).rev() {
-                let Some(launch) = process.launches.get(at) else { continue };
+                let Some(launch) = process.launches.get(at) else {
+                    continue;
+                };
                 let count = after.entry(launch.op).or_default();
                 if let Some(position) = positions.get_mut(at) {
                     *position = (launch.op, *count);
@@ -74,7 +76,9 @@ pub fn find(trace: &TorchTrace, process: &Process) -> Option<Steps> {
     let total = process.launches.len();
     let by_optimizer = optimizer_ends(&roles(trace, process));
     let (ends, found_by) = if by_optimizer.len() >= 2 {
-        let last = by_optimizer.last().and_then(|end| process.launches.get(end - 1));
+        let last = by_optimizer
+            .last()
+            .and_then(|end| process.launches.get(end - 1));
         let op = last.map_or("", |launch| trace.name(launch));
         (by_optimizer, format!("the optimiser's launch `{op}`"))
     } else {
@@ -82,7 +86,11 @@ pub fn find(trace: &TorchTrace, process: &Process) -> Option<Steps> {
         let is_anchor = |at: &usize| process.launches.get(*at).is_some_and(|l| l.op == anchor);
         let mut ends: Vec<usize> = (1..total).filter(is_anchor).collect();
         ends.push(total);
-        let name = trace.names.get(anchor as usize).cloned().unwrap_or_default();
+        let name = trace
+            .names
+            .get(anchor as usize)
+            .cloned()
+            .unwrap_or_default();
         (ends, format!("`{name}`, which comes back regularly"))
     };
     let mut steps = Vec::with_capacity(ends.len());
@@ -199,7 +207,13 @@ mod tests {
 
     #[test]
     fn a_step_ends_behind_the_last_update_before_the_next_backward_pass() {
-        let step = ["linear", "linear_backward", "_foreach_norm", "mul", "_foreach_add"];
+        let step = [
+            "linear",
+            "linear_backward",
+            "_foreach_norm",
+            "mul",
+            "_foreach_add",
+        ];
         let names = [&["copy_"][..], &step, &["_foreach_zero_"], &step].concat();
         let roles = |names: &[&str]| -> Vec<Role> {
             let each = names.iter().map(|name| Role::of(std::iter::once(*name)));
@@ -209,7 +223,13 @@ mod tests {
         let compiled = ["graph", "_fused_adamw", "graph", "_fused_adamw"];
         assert_eq!(optimizer_ends(&roles(&compiled)), [2, 4]);
         // Eager mode that defers puts a backward pass and the update into one launch.
-        let both = Role { backward: true, optimizer: true };
-        assert_eq!(optimizer_ends(&[Role::default(), both, Role::default(), both]), [2, 4]);
+        let both = Role {
+            backward: true,
+            optimizer: true,
+        };
+        assert_eq!(
+            optimizer_ends(&[Role::default(), both, Role::default(), both]),
+            [2, 4]
+        );
     }
 }

@@ -32,7 +32,9 @@ impl Rule for Aborts {
                 continue;
             };
             let mut remark = Remark::new(kind, Severity::High, title);
-            remark.places.push(place(logs, message.at, &message.text, "the run ends here"));
+            remark
+                .places
+                .push(place(logs, message.at, &message.text, "the run ends here"));
             remark.advice = advice.iter().map(|advice| (*advice).to_owned()).collect();
             remarks.push(remark);
         }

@@ -55,7 +55,9 @@ impl Rule for CollectiveLaunches {
             ),
         );
         if let Some(at) = process.first_collective {
-            remark.places.push(place(logs, at, "", "reason is distributed_op"));
+            remark
+                .places
+                .push(place(logs, at, "", "reason is distributed_op"));
         }
         remark.evidence.push(Exhibit::number(
             "launches with reason distributed_op",

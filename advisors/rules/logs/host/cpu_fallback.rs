@@ -16,10 +16,22 @@ const SHOWN: usize = 8;
 
 /// Operations without a kernel in torch_tpu 0.2.0, and what computes the same.
 const SUBSTITUTES: &[(&str, &str)] = &[
-    ("median", "`torch.sort` and the middle element, or `torch.quantile(x, 0.5)`"),
-    ("kthvalue", "`torch.topk(x, k, largest=False)` and its last element"),
-    ("mode", "`torch.bincount` and `argmax` over the values that occur"),
-    ("erfc", "`1 - torch.erf(x)`, for large x `torch.exp(torch.special.log_ndtr(…))`"),
+    (
+        "median",
+        "`torch.sort` and the middle element, or `torch.quantile(x, 0.5)`",
+    ),
+    (
+        "kthvalue",
+        "`torch.topk(x, k, largest=False)` and its last element",
+    ),
+    (
+        "mode",
+        "`torch.bincount` and `argmax` over the values that occur",
+    ),
+    (
+        "erfc",
+        "`1 - torch.erf(x)`, for large x `torch.exp(torch.special.log_ndtr(…))`",
+    ),
     ("huber_loss", "its formula with `torch.where`"),
     ("smooth_l1_loss", "its formula with `torch.where`"),
     ("_int_mm", "`torch.matmul` in bfloat16"),
@@ -46,7 +58,10 @@ impl Rule for CpuFallback {
         let falling = of(Saying::CpuFallback);
         let mut remarks = Vec::new();
         if !missing.is_empty() {
-            let title = format!("{} not implemented for TPUs: the program ends there", names(&missing));
+            let title = format!(
+                "{} not implemented for TPUs: the program ends there",
+                names(&missing)
+            );
             remarks.push(remark(logs, &missing, Severity::High, title));
         }
         if !falling.is_empty() {
@@ -67,7 +82,11 @@ fn list(messages: &[&Message]) -> String {
         .map(|message| format!("`{}`", message.subject))
         .collect();
     let more = messages.len().saturating_sub(4);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
     shown.join(", ") + &more
 }
 
@@ -84,7 +103,12 @@ fn names_run(messages: &[&Message]) -> String {
 fn remark(logs: &Logs, messages: &[&Message], severity: Severity, title: String) -> Remark {
     let mut remark = Remark::new(AdviceKind::OpSubstitution, severity, title);
     for message in messages.iter().take(SHOWN) {
-        remark.places.push(place(logs, message.at, &message.text, format!("`{}`", message.subject)));
+        remark.places.push(place(
+            logs,
+            message.at,
+            &message.text,
+            format!("`{}`", message.subject),
+        ));
         remark.evidence.push(Exhibit::number(
             format!("lines that name `{}`", message.subject),
             message.count as f64,
@@ -94,7 +118,9 @@ fn remark(logs: &Logs, messages: &[&Message], severity: Severity, title: String)
     }
     for message in messages.iter().take(SHOWN) {
         if let Some(substitute) = substitute(&message.subject) {
-            remark.advice.push(format!("`{}`: {substitute}", message.subject));
+            remark
+                .advice
+                .push(format!("`{}`: {substitute}", message.subject));
         }
     }
     remark.advice.push(

@@ -32,7 +32,9 @@ impl Rule for DebugSettings {
                 continue;
             };
             let mut remark = Remark::new(AdviceKind::HostDispatch, severity, title);
-            remark.places.push(place(logs, message.at, &message.text, "the log says so"));
+            remark
+                .places
+                .push(place(logs, message.at, &message.text, "the log says so"));
             remark.evidence.push(Exhibit::number(
                 "lines that say so",
                 message.count as f64,

@@ -30,14 +30,20 @@ impl Rule for EagerLaunches {
     fn check_logs(&self, context: &Context<'_>) -> Vec<Remark> {
         let logs = &context.evidence.session.logs;
         let all = evidence::gather(&logs.torch_trace);
-        let most = all.iter().max_by(|a, b| a.launches_per_step.total_cmp(&b.launches_per_step));
+        let most = all
+            .iter()
+            .max_by(|a, b| a.launches_per_step.total_cmp(&b.launches_per_step));
         let Some(process) = most.filter(|process| process.launches_per_step > 0.0) else {
             return Vec::new();
         };
         let Some(steps) = &process.steps else {
             return Vec::new();
         };
-        let mode = if process.strict { "strict eager mode" } else { "eager mode that defers" };
+        let mode = if process.strict {
+            "strict eager mode"
+        } else {
+            "eager mode that defers"
+        };
         let severity = if process.launches_per_step >= MANY {
             Severity::Medium
         } else {
@@ -52,11 +58,18 @@ impl Rule for EagerLaunches {
             ),
         );
         if let Some(launch) = process.process.launches.first() {
-            remark.places.push(place(logs, launch.at, "", "the first launch"));
+            remark
+                .places
+                .push(place(logs, launch.at, "", "the first launch"));
         }
         remark.evidence = vec![
             Exhibit::number("launches", process.launches as f64, "", "TORCH_TRACE"),
-            Exhibit::number("steps", steps.steps.len() as f64, "", format!("told apart by {}", steps.found_by)),
+            Exhibit::number(
+                "steps",
+                steps.steps.len() as f64,
+                "",
+                format!("told apart by {}", steps.found_by),
+            ),
             Exhibit::number(
                 "launches a step, after warm-up",
                 process.launches_per_step,

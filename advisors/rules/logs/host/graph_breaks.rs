@@ -92,7 +92,9 @@ fn remark(logs: &Logs, breaks: &[Break]) -> Remark {
         format!("torch.compile breaks its graph {places}{first}"),
     );
     for one in breaks.iter().take(SHOWN) {
-        remark.places.push(user_place(&one.line, lower(&one.reason)));
+        remark
+            .places
+            .push(user_place(&one.line, lower(&one.reason)));
         remark.evidence.push(Exhibit::number(
             format!("breaks at {}: {}", one.line, one.reason),
             one.count as f64,
@@ -101,19 +103,28 @@ fn remark(logs: &Logs, breaks: &[Break]) -> Remark {
         ));
     }
     if let Some(one) = breaks.first() {
-        remark.places.push(place(logs, one.at, "", "the first break in the log"));
+        remark
+            .places
+            .push(place(logs, one.at, "", "the first break in the log"));
     }
-    let says = |what: &str| breaks.iter().any(|one| one.reason.to_lowercase().contains(what));
+    let says = |what: &str| {
+        breaks
+            .iter()
+            .any(|one| one.reason.to_lowercase().contains(what))
+    };
     if says("data-dependent") || says(".item()") {
         remark.advice.push(
             "a branch or a number read from a tensor ends the graph: use `torch.where`, or `torch.cond` for costly branches".to_owned(),
         );
     }
     if says("print") || says("logging") {
-        remark.advice.push("take `print` and logging out of the compiled function".to_owned());
+        remark
+            .advice
+            .push("take `print` and logging out of the compiled function".to_owned());
     }
     remark.advice.push(
-        "compile with `fullgraph=True` to make breaks errors, and cure one after another".to_owned(),
+        "compile with `fullgraph=True` to make breaks errors, and cure one after another"
+            .to_owned(),
     );
     remark
 }

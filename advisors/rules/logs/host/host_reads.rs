@@ -31,12 +31,16 @@ impl Rule for HostReads {
 
     fn check_logs(&self, context: &Context<'_>) -> Vec<Remark> {
         let all = evidence::gather(&context.evidence.session.logs.torch_trace);
-        let count = |process: &ProcessEvidence<'_>| process.reads.iter().map(|r| r.count).sum::<u64>();
+        let count =
+            |process: &ProcessEvidence<'_>| process.reads.iter().map(|r| r.count).sum::<u64>();
         let worst = all.iter().max_by_key(|process| count(process));
         let Some(process) = worst.filter(|process| count(process) > 0) else {
             return Vec::new();
         };
-        let steps = process.steps.as_ref().map_or(0, |steps| steps.steps.len() as u64);
+        let steps = process
+            .steps
+            .as_ref()
+            .map_or(0, |steps| steps.steps.len() as u64);
         let in_loop = |read: &&Read| read.steps as f64 >= IN_LOOP * steps as f64;
         let looped: Vec<&Read> = process.reads.iter().filter(in_loop).collect();
         let reads: Vec<&Read> = if looped.is_empty() {
@@ -57,11 +61,17 @@ fn remark(
 ) -> Remark {
     let logs = &context.evidence.session.logs;
     let count: u64 = reads.iter().map(|read| read.count).sum();
-    let branch = reads.iter().find(|read| matches!(read.sign, Sign::Branch(_)));
+    let branch = reads
+        .iter()
+        .find(|read| matches!(read.sign, Sign::Branch(_)));
     let first = branch.or(reads.first());
     let at = first.map_or_else(String::new, |read| {
         let line = read.place.as_ref().map_or_else(String::new, |line| {
-            format!(" at {}:{}", line.file.rsplit('/').next().unwrap_or_default(), line.line)
+            format!(
+                " at {}:{}",
+                line.file.rsplit('/').next().unwrap_or_default(),
+                line.line
+            )
         });
         match &read.sign {
             Sign::Branch(op) => format!(", one a branch on `{op}`{line}"),
@@ -77,16 +87,25 @@ fn remark(
     } else {
         format!("the host waits for the device in some steps ({count} times in {steps}){at}")
     };
-    let severity = if in_loop { Severity::Medium } else { Severity::Low };
+    let severity = if in_loop {
+        Severity::Medium
+    } else {
+        Severity::Low
+    };
     let mut remark = Remark::new(AdviceKind::HostDispatch, severity, title);
     for read in reads.iter().take(SHOWN) {
         if let Some(line) = &read.place {
             remark.places.push(user_place(line, shown(read)));
         }
-        remark.places.push(place(logs, read.at, "", "its first launch in the log"));
+        remark
+            .places
+            .push(place(logs, read.at, "", "its first launch in the log"));
     }
     for read in reads.iter().take(SHOWN) {
-        let line = read.place.as_ref().map_or_else(|| "no user line".to_owned(), |p| p.to_string());
+        let line = read
+            .place
+            .as_ref()
+            .map_or_else(|| "no user line".to_owned(), |p| p.to_string());
         remark.evidence.push(Exhibit::number(
             format!("{} ({line})", shown(read)),
             read.count as f64,
@@ -125,17 +144,26 @@ fn shown(read: &Read) -> String {
 
 fn advice(reads: &[&Read]) -> Vec<String> {
     let mut advice = Vec::new();
-    if reads.iter().any(|read| matches!(read.sign, Sign::Branch(_))) {
+    if reads
+        .iter()
+        .any(|read| matches!(read.sign, Sign::Branch(_)))
+    {
         advice.push(
             "replace `if condition.any(): x = f(x)` by `torch.where`, or apply `f` always where it changes nothing otherwise (`clamp`, `nan_to_num`)".to_owned(),
         );
     }
-    if reads.iter().any(|read| matches!(read.sign, Sign::DataDependent(_))) {
+    if reads
+        .iter()
+        .any(|read| matches!(read.sign, Sign::DataDependent(_)))
+    {
         advice.push(
             "keep sizes fixed: a mask with `torch.where` instead of `nonzero` or indexing by a boolean tensor".to_owned(),
         );
     }
-    if reads.iter().any(|read| matches!(read.sign, Sign::Reason(_))) {
+    if reads
+        .iter()
+        .any(|read| matches!(read.sign, Sign::Reason(_)))
+    {
         advice.push(
             "keep losses and metrics on the device (`loss.detach()` into a list or a running sum) and read them every hundred steps".to_owned(),
         );

@@ -56,17 +56,26 @@ impl Rule for SlowAttention {
 fn advice(unmet: &str) -> Vec<String> {
     let mut advice = Vec::new();
     if let Some((_, after)) = unmet.split_once("head dimension is ") {
-        let width: u64 = after.split(':').next().and_then(|w| w.parse().ok()).unwrap_or_default();
+        let width: u64 = after
+            .split(':')
+            .next()
+            .and_then(|w| w.parse().ok())
+            .unwrap_or_default();
         let padded = width.div_ceil(128) * 128;
         advice.push(format!(
             "pad query, key and value from {width} to {padded} with zeros, pass `scale={width} ** -0.5`, and cut the result back to {width}"
         ));
     }
     if unmet.contains("not float32 or bfloat16") {
-        advice.push("convert query, key and value to bfloat16, the TPU's own 16-bit format".to_owned());
+        advice.push(
+            "convert query, key and value to bfloat16, the TPU's own 16-bit format".to_owned(),
+        );
     }
     if unmet.contains("gradient") {
-        advice.push("detach the mask, or add a bias that learns to the scores in a kernel of your own".to_owned());
+        advice.push(
+            "detach the mask, or add a bias that learns to the scores in a kernel of your own"
+                .to_owned(),
+        );
     }
     if unmet.is_empty() {
         advice.push("use static shapes around attention: pad sequences to a few sizes instead of marking the axis dynamic".to_owned());

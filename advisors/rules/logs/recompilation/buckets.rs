@@ -53,7 +53,13 @@ impl Buckets {
         let padded: u64 = self
             .sizes
             .iter()
-            .map(|size| *self.buckets.iter().find(|bucket| *bucket >= size).unwrap_or(size))
+            .map(|size| {
+                *self
+                    .buckets
+                    .iter()
+                    .find(|bucket| *bucket >= size)
+                    .unwrap_or(size)
+            })
             .sum();
         padded as f64 / met.max(1) as f64 - 1.0
     }
@@ -92,8 +98,11 @@ impl Buckets {
             joined(&self.buckets),
             self.buckets.len(),
             self.sizes.len(),
-            joined(self.sizes.get(..self.sizes.len().min(8)).unwrap_or_default())
-                + if self.sizes.len() > 8 { ", …" } else { "" },
+            joined(
+                self.sizes
+                    .get(..self.sizes.len().min(8))
+                    .unwrap_or_default()
+            ) + if self.sizes.len() > 8 { ", …" } else { "" },
             self.waste() * 100.0
         )]
     }

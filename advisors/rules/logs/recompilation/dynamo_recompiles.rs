@@ -58,20 +58,24 @@ struct Recompiled {
 fn functions(logs: &Logs) -> Vec<(SourceLine, Recompiled)> {
     let mut found: BTreeMap<SourceLine, Recompiled> = BTreeMap::new();
     for compile in logs.torch_trace.dynamo.iter().filter(|c| c.is_recompile()) {
-        let one = found.entry(compile.function.clone()).or_insert_with(|| Recompiled {
-            at: compile.at,
-            ..Recompiled::default()
-        });
+        let one = found
+            .entry(compile.function.clone())
+            .or_insert_with(|| Recompiled {
+                at: compile.at,
+                ..Recompiled::default()
+            });
         one.count += 1;
         one.seconds += compile.seconds;
         one.guards.extend(compile.guards.iter().cloned());
     }
     if found.is_empty() {
         for said in &logs.torch_tpu.recompiled {
-            let one = found.entry(said.function.clone()).or_insert_with(|| Recompiled {
-                at: said.at,
-                ..Recompiled::default()
-            });
+            let one = found
+                .entry(said.function.clone())
+                .or_insert_with(|| Recompiled {
+                    at: said.at,
+                    ..Recompiled::default()
+                });
             one.count += said.count;
             one.guards.extend(said.guards.iter().cloned());
         }
@@ -82,7 +86,10 @@ fn functions(logs: &Logs) -> Vec<(SourceLine, Recompiled)> {
 }
 
 /// Sizes that an axis of a tensor had, by tensor and axis, the one of most sizes first.
-fn sizes(functions: &[(SourceLine, Recompiled)], limits: &[&Message]) -> Vec<((String, usize), Vec<u64>)> {
+fn sizes(
+    functions: &[(SourceLine, Recompiled)],
+    limits: &[&Message],
+) -> Vec<((String, usize), Vec<u64>)> {
     let mut sizes: BTreeMap<(String, usize), BTreeSet<u64>> = BTreeMap::new();
     let guards = functions.iter().flat_map(|(_, one)| one.guards.iter());
     for guard in guards.chain(limits.iter().map(|limit| &limit.detail)) {
@@ -103,9 +110,14 @@ fn remark(logs: &Logs, functions: &[(SourceLine, Recompiled)], limits: &[&Messag
     let recompiles: u64 = functions.iter().map(|(_, one)| one.count).sum();
     let most = functions.first().map_or(0, |(_, one)| one.count);
     let sizes = sizes(functions, limits);
-    let why = sizes.first().map_or_else(String::new, |((tensor, axis), sizes)| {
-        format!(", because axis {axis} of `{tensor}` had {} sizes", sizes.len())
-    });
+    let why = sizes
+        .first()
+        .map_or_else(String::new, |((tensor, axis), sizes)| {
+            format!(
+                ", because axis {axis} of `{tensor}` had {} sizes",
+                sizes.len()
+            )
+        });
     let title = match (limits.first(), functions.first()) {
         (Some(limit), _) => format!(
             "dynamo gave up on {} after {} compiles and runs it eagerly{why}",
@@ -129,13 +141,20 @@ fn remark(logs: &Logs, functions: &[(SourceLine, Recompiled)], limits: &[&Messag
     let seconds: f64 = functions.iter().map(|(_, one)| one.seconds).sum();
     remark.lost_s = Some(seconds).filter(|seconds| *seconds > 0.0);
     for limit in limits.iter().take(SHOWN) {
-        remark.places.push(place(logs, limit.at, &limit.text, "the limit was reached"));
+        remark
+            .places
+            .push(place(logs, limit.at, &limit.text, "the limit was reached"));
     }
     for (line, one) in functions.iter().take(SHOWN) {
         if line.line > 0 {
-            remark.places.push(user_place(line, format!("compiled again {} times", one.count)));
+            remark.places.push(user_place(
+                line,
+                format!("compiled again {} times", one.count),
+            ));
         }
-        remark.places.push(place(logs, one.at, "", "the first recompile in the log"));
+        remark
+            .places
+            .push(place(logs, one.at, "", "the first recompile in the log"));
     }
     remark.evidence = exhibits(functions, &sizes, seconds);
     remark.advice = advice(&sizes, functions);
@@ -208,6 +227,9 @@ fn advice(
             "make what the guards name the same in each call; TORCH_LOGS=recompiles lists all of them".to_owned(),
         );
     }
-    advice.push("raising the limit only hides it: each further compile costs as much as the last".to_owned());
+    advice.push(
+        "raising the limit only hides it: each further compile costs as much as the last"
+            .to_owned(),
+    );
     advice
 }

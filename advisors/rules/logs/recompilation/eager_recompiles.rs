@@ -49,7 +49,9 @@ fn remark(context: &Context<'_>, process: &ProcessEvidence<'_>, processes: usize
     let logs = &context.evidence.session.logs;
     let found = &process.recompiles;
     let main = found.causes.first();
-    let why = main.map(|cause| format!(", {}", in_words(cause))).unwrap_or_default();
+    let why = main
+        .map(|cause| format!(", {}", in_words(cause)))
+        .unwrap_or_default();
     let title = format!(
         "{} programs were compiled after warm-up, in {} of {} steps{why}",
         found.compiles, found.steps, found.of_steps
@@ -58,9 +60,14 @@ fn remark(context: &Context<'_>, process: &ProcessEvidence<'_>, processes: usize
     remark.lost_s = Some(found.lost_us() as f64 / 1e6);
     for cause in found.causes.iter().take(SHOWN_CAUSES) {
         if let Some(line) = &cause.place {
-            remark.places.push(user_place(line, format!("`{}`: {}", cause.op, shown(&cause.change))));
+            remark.places.push(user_place(
+                line,
+                format!("`{}`: {}", cause.op, shown(&cause.change)),
+            ));
         }
-        remark.places.push(place(logs, cause.at, "", "the first such compile"));
+        remark
+            .places
+            .push(place(logs, cause.at, "", "the first such compile"));
     }
     remark.evidence = exhibits(process, processes);
     remark.advice = advice(main);
@@ -118,7 +125,16 @@ fn in_words(cause: &Cause) -> String {
 /// A change, from and to.
 fn shown(change: &Change) -> String {
     match change {
-        Change::Sizes { tensor, before, after } | Change::Dtype { tensor, before, after } => {
+        Change::Sizes {
+            tensor,
+            before,
+            after,
+        }
+        | Change::Dtype {
+            tensor,
+            before,
+            after,
+        } => {
             format!("{tensor} was {before}, is {after}")
         }
         Change::Constant { before, after } => format!("`{before}` became `{after}`"),
@@ -174,7 +190,10 @@ fn exhibits(process: &ProcessEvidence<'_>, processes: usize) -> Vec<Exhibit> {
         ));
     }
     for cause in found.causes.iter().take(SHOWN_CAUSES) {
-        let line = cause.place.as_ref().map_or_else(|| "no user line".to_owned(), |p| p.to_string());
+        let line = cause
+            .place
+            .as_ref()
+            .map_or_else(|| "no user line".to_owned(), |p| p.to_string());
         shown_of.push(Exhibit::text(
             format!("{} compiles in {} steps", cause.compiles, cause.steps),
             format!("{line}: {}", shown(&cause.change)),

@@ -28,22 +28,36 @@ impl Rule for FailedCompiles {
         let logs = &context.evidence.session.logs;
         let trace = &logs.torch_trace;
         let all = evidence::gather(trace);
-        let failed: Vec<_> = all.iter().flat_map(|process| process.failed.iter()).collect();
+        let failed: Vec<_> = all
+            .iter()
+            .flat_map(|process| process.failed.iter())
+            .collect();
         let Some(first) = failed.first() else {
             return Vec::new();
         };
-        let launch = trace.processes.iter().flat_map(|p| &p.launches).find(|l| l.at == **first);
+        let launch = trace
+            .processes
+            .iter()
+            .flat_map(|p| &p.launches)
+            .find(|l| l.at == **first);
         let name = launch.map_or("", |launch| trace.name(launch));
         let line = launch.and_then(|launch| trace.graph(launch.graph)?.last_place());
         let mut remark = Remark::new(
             AdviceKind::Migration,
             Severity::High,
-            format!("{} launches failed to compile, the first is `{name}`", failed.len()),
+            format!(
+                "{} launches failed to compile, the first is `{name}`",
+                failed.len()
+            ),
         );
         if let Some(line) = line {
-            remark.places.push(crate::rules::logs::user_place(line, format!("`{name}`")));
+            remark
+                .places
+                .push(crate::rules::logs::user_place(line, format!("`{name}`")));
         }
-        remark.places.push(place(logs, **first, "", "compile_failed is true"));
+        remark
+            .places
+            .push(place(logs, **first, "", "compile_failed is true"));
         remark.evidence.push(Exhibit::number(
             "launches that failed to compile",
             failed.len() as f64,
