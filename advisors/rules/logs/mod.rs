@@ -9,7 +9,7 @@ pub mod throughput;
 
 use profiler::logs::{At, Logs};
 
-use crate::finding::Place;
+use crate::finding::{Exhibit, Place};
 
 /// The place of a line of a log, with a few words on what stands there.
 #[must_use]
@@ -40,4 +40,10 @@ pub(crate) fn user_place(
         label: label.into(),
         ..Place::default()
     }
+}
+
+/// How often something is, as evidence.
+#[must_use]
+pub(crate) fn count(what: impl Into<String>, count: u64, source: &str) -> Exhibit {
+    Exhibit::text(what, count.to_string(), source)
 }

@@ -69,7 +69,7 @@ pub(super) fn find(
             .launches
             .get(step.first..step.end)
             .unwrap_or_default();
-        let clean = index >= steps.warm_up() && !launches.iter().any(|l| l.compiled);
+        let clean = index >= steps.warm_up && !launches.iter().any(|l| l.compiled);
         let mut seen = Vec::new();
         for at in step.first..step.end {
             let (Some(launch), next) = (process.launches.get(at), process.launches.get(at + 1))

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use super::{Process, TorchTrace};
 
 /// Steps at the start that may compile: the first meets everything, the second what the first left
-/// behind (states of the optimiser, graphs that eager mode collects otherwise).
+/// behind (states of the optimiser).
 pub const WARM_UP_STEPS: usize = 2;
+/// Steps that may belong to warm-up when all that they compile are operations put together anew:
+/// eager mode that defers changes what it collects after it has seen some steps.
+pub const LONGEST_WARM_UP: usize = 5;
 
 /// A step: the launches from `first` up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,21 +28,17 @@ pub struct Step {
 pub struct Steps {
     /// In the order of time.
     pub steps: Vec<Step>,
+    /// How many steps at the start are warm-up.
+    pub warm_up: usize,
     /// What told them apart, for people.
     pub found_by: String,
 }
 
 impl Steps {
-    /// How many steps at the start are warm-up.
-    #[must_use]
-    pub fn warm_up(&self) -> usize {
-        WARM_UP_STEPS.min(self.steps.len().saturating_sub(1))
-    }
-
     /// The steps after warm-up.
     #[must_use]
     pub fn steady(&self) -> &[Step] {
-        self.steps.get(self.warm_up()..).unwrap_or_default()
+        self.steps.get(self.warm_up..).unwrap_or_default()
     }
 
     /// Of each launch: its operation, and how many launches of that operation come after it in its
@@ -103,7 +102,12 @@ pub fn find(trace: &TorchTrace, process: &Process) -> Option<Steps> {
         });
         first = end;
     }
-    (steps.len() >= 2).then_some(Steps { steps, found_by })
+    let warm_up = WARM_UP_STEPS.min(steps.len().saturating_sub(1));
+    (steps.len() >= 2).then_some(Steps {
+        steps,
+        warm_up,
+        found_by,
+    })
 }
 
 fn span(process: &Process, first: usize, end: usize) -> u64 {

@@ -3,9 +3,9 @@
 use knowledge::advice::AdviceKind;
 use profiler::logs::torch_trace::evidence;
 
-use crate::finding::{Exhibit, Remark, Severity};
+use crate::finding::{Remark, Severity};
 use crate::rule::{Context, Rule};
-use crate::rules::logs::place;
+use crate::rules::logs::{count, place};
 
 /// See the card.
 #[derive(Debug)]
@@ -59,10 +59,9 @@ impl Rule for CollectiveLaunches {
                 .places
                 .push(place(logs, at, "", "reason is distributed_op"));
         }
-        remark.evidence.push(Exhibit::number(
+        remark.evidence.push(count(
             "launches with reason distributed_op",
-            process.for_collectives as f64,
-            "",
+            process.for_collectives,
             "TORCH_TRACE",
         ));
         remark.advice = vec![

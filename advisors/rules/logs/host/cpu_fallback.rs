@@ -4,9 +4,9 @@ use knowledge::advice::AdviceKind;
 use profiler::logs::Logs;
 use profiler::logs::torch_tpu::{Message, Saying};
 
-use crate::finding::{Exhibit, Remark, Severity};
+use crate::finding::{Remark, Severity};
 use crate::rule::{Context, Rule};
-use crate::rules::logs::place;
+use crate::rules::logs::{count, place};
 
 /// See the card.
 #[derive(Debug)]
@@ -109,10 +109,9 @@ fn remark(logs: &Logs, messages: &[&Message], severity: Severity, title: String)
             &message.text,
             format!("`{}`", message.subject),
         ));
-        remark.evidence.push(Exhibit::number(
+        remark.evidence.push(count(
             format!("lines that name `{}`", message.subject),
-            message.count as f64,
-            "",
+            message.count,
             "the log",
         ));
     }

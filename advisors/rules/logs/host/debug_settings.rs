@@ -3,9 +3,9 @@
 use knowledge::advice::AdviceKind;
 use profiler::logs::torch_tpu::{Message, Saying};
 
-use crate::finding::{Exhibit, Remark, Severity};
+use crate::finding::{Remark, Severity};
 use crate::rule::{Context, Rule};
-use crate::rules::logs::place;
+use crate::rules::logs::{count, place};
 
 /// See the card.
 #[derive(Debug)]
@@ -35,12 +35,9 @@ impl Rule for DebugSettings {
             remark
                 .places
                 .push(place(logs, message.at, &message.text, "the log says so"));
-            remark.evidence.push(Exhibit::number(
-                "lines that say so",
-                message.count as f64,
-                "",
-                "the log",
-            ));
+            remark
+                .evidence
+                .push(count("lines that say so", message.count, "the log"));
             remark.advice.push(advice);
             remarks.push(remark);
         }

@@ -5,7 +5,7 @@ use profiler::logs::torch_trace::evidence;
 
 use crate::finding::{Exhibit, Remark, Severity};
 use crate::rule::{Context, Rule};
-use crate::rules::logs::place;
+use crate::rules::logs::{count, place};
 
 /// See the card.
 #[derive(Debug)]
@@ -63,12 +63,11 @@ impl Rule for EagerLaunches {
                 .push(place(logs, launch.at, "", "the first launch"));
         }
         remark.evidence = vec![
-            Exhibit::number("launches", process.launches as f64, "", "TORCH_TRACE"),
-            Exhibit::number(
+            count("launches", process.launches, "TORCH_TRACE"),
+            count(
                 "steps",
-                steps.steps.len() as f64,
-                "",
-                format!("told apart by {}", steps.found_by),
+                steps.steps.len() as u64,
+                &format!("told apart by {}", steps.found_by),
             ),
             Exhibit::number(
                 "launches a step, after warm-up",

@@ -7,9 +7,9 @@ use profiler::logs::torch_tpu::Saying;
 use profiler::logs::torch_trace::SourceLine;
 use profiler::logs::{At, Logs};
 
-use crate::finding::{Exhibit, Remark, Severity};
+use crate::finding::{Remark, Severity};
 use crate::rule::{Context, Rule};
-use crate::rules::logs::{place, user_place};
+use crate::rules::logs::{count, place, user_place};
 
 /// See the card.
 #[derive(Debug)]
@@ -95,10 +95,9 @@ fn remark(logs: &Logs, breaks: &[Break]) -> Remark {
         remark
             .places
             .push(user_place(&one.line, lower(&one.reason)));
-        remark.evidence.push(Exhibit::number(
+        remark.evidence.push(count(
             format!("breaks at {}: {}", one.line, one.reason),
-            one.count as f64,
-            "times",
+            one.count,
             "Dynamo's log, once for each compile",
         ));
     }

@@ -106,10 +106,9 @@ fn remark(
             .place
             .as_ref()
             .map_or_else(|| "no user line".to_owned(), |p| p.to_string());
-        remark.evidence.push(Exhibit::number(
+        remark.evidence.push(crate::rules::logs::count(
             format!("{} ({line})", shown(read)),
-            read.count as f64,
-            "times",
+            read.count,
             "TORCH_TRACE",
         ));
         if read.waits > 0 {

@@ -19,6 +19,8 @@ pub struct DynamoRecompiles;
 
 /// Recompiles of one function, from which on shapes are not just met for the first time.
 const MANY: u64 = 3;
+/// Dynamo's `recompile_limit` where it is not set.
+const DEFAULT_LIMIT: u64 = 8;
 const SHOWN: usize = 5;
 
 impl Rule for DynamoRecompiles {
@@ -51,20 +53,23 @@ struct Recompiled {
     at: At,
     count: u64,
     seconds: f64,
+    /// Whether Dynamo did not compile it again, because its limit was reached.
+    gave_up: bool,
     guards: BTreeSet<String>,
 }
 
 /// Functions that were compiled again. A TORCH_TRACE log tells more than TORCH_LOGS, and the same.
 fn functions(logs: &Logs) -> Vec<(SourceLine, Recompiled)> {
     let mut found: BTreeMap<SourceLine, Recompiled> = BTreeMap::new();
-    for compile in logs.torch_trace.dynamo.iter().filter(|c| c.is_recompile()) {
+    for compile in logs.torch_trace.dynamo.iter().filter(|c| c.earlier() > 0) {
         let one = found
             .entry(compile.function.clone())
             .or_insert_with(|| Recompiled {
                 at: compile.at,
                 ..Recompiled::default()
             });
-        one.count += 1;
+        one.count += u64::from(compile.finished);
+        one.gave_up |= !compile.finished && compile.earlier() >= DEFAULT_LIMIT;
         one.seconds += compile.seconds;
         one.guards.extend(compile.guards.iter().cloned());
     }
@@ -118,11 +123,19 @@ fn remark(logs: &Logs, functions: &[(SourceLine, Recompiled)], limits: &[&Messag
                 sizes.len()
             )
         });
-    let title = match (limits.first(), functions.first()) {
+    let gave_up = functions.iter().find(|(_, one)| one.gave_up);
+    let title = match (limits.first(), gave_up.or(functions.first())) {
         (Some(limit), _) => format!(
             "dynamo gave up on {} after {} compiles and runs it eagerly{why}",
             named(&limit.subject),
             limit.detail.split(':').next().unwrap_or_default(),
+        ),
+        (None, Some((line, one))) if one.gave_up => format!(
+            "dynamo gave up on `{}` at {}:{} after {} compiles and runs it eagerly{why}",
+            line.function,
+            line.file.rsplit('/').next().unwrap_or_default(),
+            line.line,
+            one.count + 1
         ),
         (None, Some((line, _))) => format!(
             "dynamo compiled {recompiles} times again, `{}` at {}:{} most often ({most} times){why}",
@@ -132,7 +145,7 @@ fn remark(logs: &Logs, functions: &[(SourceLine, Recompiled)], limits: &[&Messag
         ),
         (None, None) => String::new(),
     };
-    let severity = match (limits.is_empty(), most >= MANY) {
+    let severity = match (limits.is_empty() && gave_up.is_none(), most >= MANY) {
         (false, _) => Severity::High,
         (true, true) => Severity::Medium,
         (true, false) => Severity::Low,
@@ -211,7 +224,7 @@ fn advice(
 ) -> Vec<String> {
     let mut advice = Vec::new();
     if let Some(((_, axis), sizes)) = sizes.first() {
-        advice.extend(Buckets::of(sizes).advice(*axis));
+        advice.extend(Buckets::of(sizes, *axis).advice(*axis));
         advice.push(
             "or let one program serve a range: leave `dynamic` unset and mark the axis with bounds (`torch._dynamo.mark_dynamic(x, axis, min=…, max=…)`); `dynamic=True` is refused, and attention loses its flash kernel"
                 .to_owned(),

@@ -7,7 +7,7 @@ use profiler::logs::torch_trace::evidence::{self, Cause, ProcessEvidence, Recomp
 use super::buckets::Buckets;
 use crate::finding::{Exhibit, Remark, Severity};
 use crate::rule::{Context, Rule};
-use crate::rules::logs::{place, user_place};
+use crate::rules::logs::{count, place, user_place};
 
 /// See the card.
 #[derive(Debug)]
@@ -147,9 +147,9 @@ fn exhibits(process: &ProcessEvidence<'_>, processes: usize) -> Vec<Exhibit> {
     let found = &process.recompiles;
     let source = "TORCH_TRACE, launches with cache_hit false";
     let mut shown_of = vec![
-        Exhibit::number("launches", process.launches as f64, "", "TORCH_TRACE"),
-        Exhibit::number("compiles in all", process.compiles as f64, "", source),
-        Exhibit::number("compiles after warm-up", found.compiles as f64, "", source),
+        count("launches", process.launches, "TORCH_TRACE"),
+        count("compiles in all", process.compiles, source),
+        count("compiles after warm-up", found.compiles, source),
         Exhibit::number(
             "host time in launches that compiled",
             process.compile_host_us as f64 / 1e3,
@@ -208,7 +208,7 @@ fn advice(cause: Option<&Cause>) -> Vec<String> {
     let axis = cause.and_then(|cause| Some((cause, cause.change.axis()?)));
     if let Some((cause, (axis, _, _))) = axis {
         let sizes: Vec<u64> = cause.sizes.keys().copied().collect();
-        advice.extend(Buckets::of(&sizes).advice(axis));
+        advice.extend(Buckets::of(&sizes, axis).advice(axis));
     } else {
         match cause.map(|cause| &cause.change) {
             Some(Change::Constant { .. }) => advice.push(

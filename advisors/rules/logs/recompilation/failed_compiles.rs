@@ -3,9 +3,9 @@
 use knowledge::advice::AdviceKind;
 use profiler::logs::torch_trace::evidence;
 
-use crate::finding::{Exhibit, Remark, Severity};
+use crate::finding::{Remark, Severity};
 use crate::rule::{Context, Rule};
-use crate::rules::logs::place;
+use crate::rules::logs::{count, place};
 
 /// See the card.
 #[derive(Debug)]
@@ -58,10 +58,9 @@ impl Rule for FailedCompiles {
         remark
             .places
             .push(place(logs, **first, "", "compile_failed is true"));
-        remark.evidence.push(Exhibit::number(
+        remark.evidence.push(count(
             "launches that failed to compile",
-            failed.len() as f64,
-            "",
+            failed.len() as u64,
             "TORCH_TRACE, compile_failed",
         ));
         remark.advice.push(
