@@ -60,7 +60,18 @@ pub const RULES: &[&dyn Rule] = &[
     // Compiled both ways.
     &rules::what_if::compiled_change::CompiledChangeRule,
     // Text, TL1xx: recompilation.
+    &rules::logs::recompilation::eager_recompiles::EagerRecompiles,
+    &rules::logs::recompilation::dynamo_recompiles::DynamoRecompiles,
+    &rules::logs::recompilation::failed_compiles::FailedCompiles,
     // Text, TL2xx: the host: reads, transfers, fallbacks, launches.
+    &rules::logs::host::eager_launches::EagerLaunches,
+    &rules::logs::host::host_reads::HostReads,
+    &rules::logs::host::graph_breaks::GraphBreaks,
+    &rules::logs::host::collective_launches::CollectiveLaunches,
+    &rules::logs::host::cpu_fallback::CpuFallback,
+    &rules::logs::host::slow_attention::SlowAttention,
+    &rules::logs::host::debug_settings::DebugSettings,
+    &rules::logs::host::aborts::Aborts,
     // Text, TL3xx: memory.
     // Text, TL4xx: sharding and the compiler.
     // Text, TL5xx: throughput.

@@ -14,8 +14,8 @@ pub mod changes;
 pub mod evidence;
 pub mod graph;
 pub mod programs;
-pub mod reads;
 mod reader;
+pub mod reads;
 pub mod steps;
 mod store;
 
@@ -145,6 +145,9 @@ pub struct DynamoCompile {
     pub function: SourceLine,
     /// Time of the whole compile, in seconds.
     pub seconds: f64,
+    /// Whether the log tells that it ended: without, it is cut there, or Dynamo reached its limit
+    /// and did not compile.
+    pub finished: bool,
     /// What failed, if anything did.
     pub failure: Option<String>,
     /// The guards that failed and forced a recompile.
@@ -152,12 +155,13 @@ pub struct DynamoCompile {
 }
 
 impl DynamoCompile {
-    /// Whether the function had been compiled before.
+    /// How often the function had been compiled before.
     #[must_use]
-    pub fn is_recompile(&self) -> bool {
-        self.id
-            .split_once('/')
-            .is_some_and(|(_, again)| again.trim_end_matches(|c: char| !c.is_ascii_digit()) != "0")
+    pub fn earlier(&self) -> u64 {
+        let (_, earlier) = self.id.split_once('/').unwrap_or_default();
+        let digits = earlier.find(|c: char| !c.is_ascii_digit());
+        let earlier = earlier.get(..digits.unwrap_or(earlier.len()));
+        earlier.and_then(|e| e.parse().ok()).unwrap_or_default()
     }
 }
 
@@ -209,7 +213,9 @@ impl TorchTrace {
     /// The name of a launch's first operation.
     #[must_use]
     pub fn name(&self, launch: &Launch) -> &str {
-        self.names.get(launch.op as usize).map_or("", String::as_str)
+        self.names
+            .get(launch.op as usize)
+            .map_or("", String::as_str)
     }
 
     /// Why something was launched.

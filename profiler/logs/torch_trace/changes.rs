@@ -94,10 +94,14 @@ fn pairs<'a>(
         let name = format!("input {at}");
         (name, before, after)
     });
-    let results = before.ops.iter().zip(&after.ops).flat_map(|(before, after)| {
-        let results = before.results.iter().zip(&after.results);
-        results.map(|(b, a)| (format!("result of `{}`", after.name), b, a))
-    });
+    let results = before
+        .ops
+        .iter()
+        .zip(&after.ops)
+        .flat_map(|(before, after)| {
+            let results = before.results.iter().zip(&after.results);
+            results.map(|(b, a)| (format!("result of `{}`", after.name), b, a))
+        });
     inputs.chain(results)
 }
 

@@ -98,14 +98,19 @@ pub struct ProcessEvidence<'a> {
 #[must_use]
 pub fn gather(trace: &TorchTrace) -> Vec<ProcessEvidence<'_>> {
     let processes = trace.processes.iter();
-    processes.map(|process| of_process(trace, process)).collect()
+    processes
+        .map(|process| of_process(trace, process))
+        .collect()
 }
 
 fn of_process<'a>(trace: &'a TorchTrace, process: &'a Process) -> ProcessEvidence<'a> {
     let compiled = || process.launches.iter().filter(|launch| launch.compiled);
     let of_reason = |wanted: &Reason| {
         let wanted = wanted.clone();
-        process.launches.iter().filter(move |l| trace.reason(l) == Some(&wanted))
+        process
+            .launches
+            .iter()
+            .filter(move |l| trace.reason(l) == Some(&wanted))
     };
     let steps = steps::find(trace, process);
     let strict = of_reason(&Reason::DebugMode).count() * 10 > process.launches.len() * 9;
@@ -114,7 +119,13 @@ fn of_process<'a>(trace: &'a TorchTrace, process: &'a Process) -> ProcessEvidenc
         launches: process.launches.len() as u64,
         compiles: compiled().count() as u64,
         compile_host_us: compiled().map(|launch| launch.duration_us).sum(),
-        failed: process.launches.iter().filter(|l| l.failed).map(|l| l.at).take(64).collect(),
+        failed: process
+            .launches
+            .iter()
+            .filter(|l| l.failed)
+            .map(|l| l.at)
+            .take(64)
+            .collect(),
         for_collectives: of_reason(&Reason::DistributedOp).count() as u64,
         first_collective: of_reason(&Reason::DistributedOp).map(|l| l.at).next(),
         strict,
@@ -123,36 +134,52 @@ fn of_process<'a>(trace: &'a TorchTrace, process: &'a Process) -> ProcessEvidenc
         reads: Vec::new(),
         steps: None,
     };
-    if let Some(steps) = steps {
+    if let Some(mut steps) = steps {
+        let changes = first_changes(trace, process, &steps);
+        extend_warm_up(&mut steps, &changes);
         let graphs = graphs(process, &steps);
         let steady = steps.steady();
         let launched: usize = steady.iter().map(|step| step.end - step.first).sum();
         evidence.launches_per_step = launched as f64 / steady.len().max(1) as f64;
-        evidence.recompiles = recompiles(trace, process, &steps);
+        evidence.recompiles = recompiles(trace, process, &steps, changes);
         evidence.reads = reads::find(trace, process, &steps, &graphs);
         evidence.steps = Some(steps);
     }
     evidence
 }
 
-/// The graph of each launch: its own, else that of the same place in the nearest step that has it.
+/// A launch among its neighbours: the operations before it, its own, and the one after it; and how
+/// many launches of its operation follow in its step.
+type Neighbours = ([u32; 3], u32);
+
+/// The graph of each launch: its own, else that of a launch among the same neighbours, at the same
+/// position of its step if there is one.
 fn graphs(process: &Process, steps: &Steps) -> Vec<Option<u32>> {
+    let launches = &process.launches;
+    let op = |at: Option<usize>| launches.get(at?).map(|launch| launch.op);
     let positions = steps.positions(process);
-    let mut graphs: Vec<Option<u32>> = process.launches.iter().map(|l| l.graph).collect();
-    let mut known: BTreeMap<(u32, u32), u32> = BTreeMap::new();
-    for (position, graph) in positions.iter().zip(&mut graphs) {
-        match graph {
-            Some(graph) => {
-                known.insert(*position, *graph);
-            }
-            None => *graph = known.get(position).copied(),
+    let neighbours = |at: usize| -> Neighbours {
+        let around = [at.checked_sub(1), Some(at), Some(at + 1)];
+        let after = positions.get(at).map_or(0, |(_, after)| *after);
+        (around.map(|at| op(at).unwrap_or(u32::MAX)), after)
+    };
+    let mut exact: BTreeMap<Neighbours, u32> = BTreeMap::new();
+    let mut alike: BTreeMap<[u32; 3], u32> = BTreeMap::new();
+    for (at, launch) in launches.iter().enumerate() {
+        if let Some(graph) = launch.graph {
+            let key = neighbours(at);
+            exact.entry(key).or_insert(graph);
+            alike.entry(key.0).or_insert(graph);
         }
     }
-    // A log that begins in the middle of a run shows some graphs only later.
-    for (position, graph) in positions.iter().zip(&mut graphs) {
-        *graph = graph.or_else(|| known.get(position).copied());
-    }
-    graphs
+    let of = |(at, launch): (usize, &super::Launch)| {
+        let known = || {
+            let key = neighbours(at);
+            exact.get(&key).or_else(|| alike.get(&key.0)).copied()
+        };
+        launch.graph.or_else(known)
+    };
+    launches.iter().enumerate().map(of).collect()
 }
 
 fn median(mut values: Vec<u64>) -> Option<u64> {
@@ -160,15 +187,36 @@ fn median(mut values: Vec<u64>) -> Option<u64> {
     values.get(values.len() / 2).copied()
 }
 
-fn recompiles(trace: &TorchTrace, process: &Process, steps: &Steps) -> Recompiles {
+/// Counts the steps that only put operations together anew to warm-up, while they follow it.
+fn extend_warm_up(steps: &mut Steps, changes: &[Option<FirstChange>]) {
+    let last = steps::LONGEST_WARM_UP.min(steps.steps.len().saturating_sub(1));
+    while steps.warm_up < last {
+        match changes.get(steps.warm_up) {
+            Some(Some(first)) if first.change == Change::NewOperations => steps.warm_up += 1,
+            _ => break,
+        }
+    }
+}
+
+fn recompiles(
+    trace: &TorchTrace,
+    process: &Process,
+    steps: &Steps,
+    changes: Vec<Option<FirstChange>>,
+) -> Recompiles {
     let compiled = |step: &Step| {
-        let launches = process.launches.get(step.first..step.end).unwrap_or_default();
+        let launches = process
+            .launches
+            .get(step.first..step.end)
+            .unwrap_or_default();
         launches.iter().filter(|launch| launch.compiled).count() as u64
     };
     let steady = steps.steady();
     let compiling = || steady.iter().filter(|step| compiled(step) > 0);
     let clean = steady.iter().filter(|step| compiled(step) == 0);
-    let host_us = compiling().flat_map(|step| process.launches.get(step.first..step.end)).flatten();
+    let host_us = compiling()
+        .flat_map(|step| process.launches.get(step.first..step.end))
+        .flatten();
     Recompiles {
         compiles: steady.iter().map(compiled).sum(),
         steps: compiling().count() as u64,
@@ -177,20 +225,30 @@ fn recompiles(trace: &TorchTrace, process: &Process, steps: &Steps) -> Recompile
         clean_step_us: median(clean.map(|step| step.span_us).collect()),
         compiling_us: compiling().map(|step| step.span_us).sum(),
         host_us: host_us.filter(|l| l.compiled).map(|l| l.duration_us).sum(),
-        causes: causes(trace, process, steps),
+        causes: causes(trace, process, steps, changes),
     }
 }
 
-/// Goes through the steps, and says of each after warm-up that compiled what changed first.
-fn causes(trace: &TorchTrace, process: &Process, steps: &Steps) -> Vec<Cause> {
+/// What changed first in a step that compiled.
+#[derive(Clone, Debug, PartialEq)]
+struct FirstChange {
+    change: Change,
+    /// The launch that shows it.
+    launch: usize,
+    /// Programs that the step compiled.
+    compiles: u64,
+}
+
+/// Goes through the steps, and says of each that compiled what changed first.
+fn first_changes(trace: &TorchTrace, process: &Process, steps: &Steps) -> Vec<Option<FirstChange>> {
     let positions = steps.positions(process);
     // The first graph and program of each sequence of operations at each position of a step, and
     // of each sequence anywhere.
     let mut at_position: BTreeMap<((u32, u32), u64), (u32, Option<u32>)> = BTreeMap::new();
     let mut anywhere: BTreeMap<u64, (u32, Option<u32>)> = BTreeMap::new();
-    let mut causes: BTreeMap<(Option<SourceLine>, String, String), Cause> = BTreeMap::new();
-    for (index, step) in steps.steps.iter().enumerate() {
-        let mut first: Option<(Change, usize)> = None;
+    let mut changes = Vec::with_capacity(steps.steps.len());
+    for step in &steps.steps {
+        let mut first: Option<FirstChange> = None;
         let mut compiles = 0;
         for at in step.first..step.end {
             let Some(launch) = process.launches.get(at).filter(|l| l.compiled) else {
@@ -214,40 +272,56 @@ fn causes(trace: &TorchTrace, process: &Process, steps: &Steps) -> Vec<Cause> {
             // Operations that are new tell less than a size that changed.
             let better = match &first {
                 None => true,
-                Some((known, _)) => known.axis().is_none() && change.axis().is_some(),
+                Some(known) => known.change.axis().is_none() && change.axis().is_some(),
             };
             if better {
-                first = Some((change, at));
+                first = Some(FirstChange {
+                    change,
+                    launch: at,
+                    compiles: 0,
+                });
             }
         }
-        if index < steps.warm_up() {
+        changes.push(first.map(|first| FirstChange { compiles, ..first }));
+    }
+    changes
+}
+
+/// Puts the steps after warm-up together by what changed in them first.
+fn causes(
+    trace: &TorchTrace,
+    process: &Process,
+    steps: &Steps,
+    changes: Vec<Option<FirstChange>>,
+) -> Vec<Cause> {
+    let mut causes: BTreeMap<(Option<SourceLine>, String, String), Cause> = BTreeMap::new();
+    for first in changes.into_iter().skip(steps.warm_up).flatten() {
+        let Some(launch) = process.launches.get(first.launch) else {
             continue;
-        }
-        let Some((change, at)) = first else { continue };
-        let Some(launch) = process.launches.get(at) else { continue };
+        };
         let graph = trace.graph(launch.graph);
         let place = graph.and_then(|graph| graph.first_place()).cloned();
         let op = trace.name(launch).to_owned();
-        let kind = match &change {
+        let kind = match &first.change {
             Change::Sizes { tensor, .. } | Change::Dtype { tensor, .. } => tensor.clone(),
             Change::Constant { .. } => "constant".to_owned(),
             Change::Unseen => "unseen".to_owned(),
             Change::NewOperations => "new".to_owned(),
         };
-        let axis = change.axis();
+        let axis = first.change.axis();
         let cause = causes
             .entry((place.clone(), op.clone(), kind))
             .or_insert_with(|| Cause {
                 place,
                 op,
                 at: launch.at,
-                change,
+                change: first.change,
                 sizes: BTreeMap::new(),
                 steps: 0,
                 compiles: 0,
             });
         cause.steps += 1;
-        cause.compiles += compiles;
+        cause.compiles += first.compiles;
         if let Some((_, before, after)) = axis {
             cause.sizes.entry(before).or_default();
             *cause.sizes.entry(after).or_default() += 1;

@@ -146,7 +146,11 @@ impl AtenGraph {
         graph
     }
 
-    fn operation<'a>(&mut self, line: &'a str, types: &mut Vec<(&'a str, TensorType)>) -> Option<()> {
+    fn operation<'a>(
+        &mut self,
+        line: &'a str,
+        types: &mut Vec<(&'a str, TensorType)>,
+    ) -> Option<()> {
         let (declared, rest) = line.split_once(" = ")?;
         let (names, kinds) = declared.split_once(':')?;
         let results = split_types(kinds);
@@ -197,7 +201,10 @@ impl AtenGraph {
     pub(super) fn weight(&self) -> u64 {
         let tensors = |types: &[TensorType]| types.len() as u64 * 64;
         let ops = self.ops.iter().map(|op| {
-            let place = op.place.as_ref().map_or(0, |p| p.file.len() + p.function.len());
+            let place = op
+                .place
+                .as_ref()
+                .map_or(0, |p| p.file.len() + p.function.len());
             128 + (op.name.len() + place) as u64 + tensors(&op.results)
         });
         ops.sum::<u64>() + tensors(&self.inputs) + tensors(&self.outputs)

@@ -63,7 +63,7 @@ fn tensor_elements(line: &str) -> Vec<u64> {
         .map(|kind| {
             kind.split('x')
                 .map_while(|size| size.parse::<u64>().ok())
-                .fold(1u64, u64::saturating_mul)
+                .fold(1_u64, |product, size| product.saturating_mul(size))
         })
         .collect()
 }

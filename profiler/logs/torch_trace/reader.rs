@@ -131,10 +131,18 @@ impl LineReader for Reader {
         self.close();
         self.report(notes);
         for (id, (at, guards)) in std::mem::take(&mut self.guards) {
+            // Its function is that of the other compiles of its frame.
+            let frame = id.split('/').next().unwrap_or_default();
+            let known = self.trace.dynamo.iter().find(|known| {
+                let mut parts = known.id.split('/');
+                parts.next() == Some(frame)
+            });
+            let function = known.map(|known| known.function.clone());
             self.trace.dynamo.push(DynamoCompile {
                 at,
                 id,
                 guards,
+                function: function.unwrap_or_default(),
                 ..DynamoCompile::default()
             });
         }
@@ -283,6 +291,7 @@ impl Reader {
                 line: metrics.co_firstlineno.unwrap_or_default(),
                 function: metrics.co_name.unwrap_or_default(),
             },
+            finished: true,
             seconds: if seconds.is_finite() { seconds } else { 0.0 },
             failure: metrics.fail_reason,
             guards,

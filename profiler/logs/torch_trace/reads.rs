@@ -65,8 +65,11 @@ pub(super) fn find(
         .any(|graph| graph.inputs.iter().any(super::TensorType::is_flag));
     let mut found: BTreeMap<(Option<SourceLine>, Sign), Read> = BTreeMap::new();
     for (index, step) in steps.steps.iter().enumerate() {
-        let launches = process.launches.get(step.first..step.end).unwrap_or_default();
-        let clean = index >= steps.warm_up() && !launches.iter().any(|l| l.compiled);
+        let launches = process
+            .launches
+            .get(step.first..step.end)
+            .unwrap_or_default();
+        let clean = index >= steps.warm_up && !launches.iter().any(|l| l.compiled);
         let mut seen = Vec::new();
         for at in step.first..step.end {
             let (Some(launch), next) = (process.launches.get(at), process.launches.get(at + 1))
@@ -123,14 +126,18 @@ fn sign(
             return Some(Sign::Branch(op.name.clone()));
         }
         let base = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
-        let dependent = computed
-            .map(|op| op.name.as_str())
-            .find(|name| DATA_DEPENDENT.iter().any(|known| *known == *name || *known == base(name)));
+        let dependent = computed.map(|op| op.name.as_str()).find(|name| {
+            DATA_DEPENDENT
+                .iter()
+                .any(|known| *known == *name || *known == base(name))
+        });
         if let Some(name) = dependent {
             return Some(Sign::DataDependent(name.to_owned()));
         }
     }
-    let reason = trace.reason(launch).filter(|reason| reason.reads_on_host())?;
+    let reason = trace
+        .reason(launch)
+        .filter(|reason| reason.reads_on_host())?;
     let goes_on = next.is_some_and(|next| {
         let pause = next.start_us.saturating_sub(launch.end_us());
         next.reason == launch.reason && pause < ONE_READ_US

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use super::{Process, TorchTrace};
 
 /// Steps at the start that may compile: the first meets everything, the second what the first left
-/// behind (states of the optimiser, graphs that eager mode collects otherwise).
+/// behind (states of the optimiser).
 pub const WARM_UP_STEPS: usize = 2;
+/// Steps that may belong to warm-up when all that they compile are operations put together anew:
+/// eager mode that defers changes what it collects after it has seen some steps.
+pub const LONGEST_WARM_UP: usize = 5;
 
 /// A step: the launches from `first` up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,21 +28,17 @@ pub struct Step {
 pub struct Steps {
     /// In the order of time.
     pub steps: Vec<Step>,
+    /// How many steps at the start are warm-up.
+    pub warm_up: usize,
     /// What told them apart, for people.
     pub found_by: String,
 }
 
 impl Steps {
-    /// How many steps at the start are warm-up.
-    #[must_use]
-    pub fn warm_up(&self) -> usize {
-        WARM_UP_STEPS.min(self.steps.len().saturating_sub(1))
-    }
-
     /// The steps after warm-up.
     #[must_use]
     pub fn steady(&self) -> &[Step] {
-        self.steps.get(self.warm_up()..).unwrap_or_default()
+        self.steps.get(self.warm_up..).unwrap_or_default()
     }
 
     /// Of each launch: its operation, and how many launches of that operation come after it in its
@@ -50,7 +49,9 @@ impl Steps {
         for step in &self.steps {
             let mut after: BTreeMap<u32, u32> = BTreeMap::new();
             for at in (step.first..step.end).rev() {
-                let Some(launch) = process.launches.get(at) else { continue };
+                let Some(launch) = process.launches.get(at) else {
+                    continue;
+                };
                 let count = after.entry(launch.op).or_default();
                 if let Some(position) = positions.get_mut(at) {
                     *position = (launch.op, *count);
@@ -74,7 +75,9 @@ pub fn find(trace: &TorchTrace, process: &Process) -> Option<Steps> {
     let total = process.launches.len();
     let by_optimizer = optimizer_ends(&roles(trace, process));
     let (ends, found_by) = if by_optimizer.len() >= 2 {
-        let last = by_optimizer.last().and_then(|end| process.launches.get(end - 1));
+        let last = by_optimizer
+            .last()
+            .and_then(|end| process.launches.get(end - 1));
         let op = last.map_or("", |launch| trace.name(launch));
         (by_optimizer, format!("the optimiser's launch `{op}`"))
     } else {
@@ -82,7 +85,11 @@ pub fn find(trace: &TorchTrace, process: &Process) -> Option<Steps> {
         let is_anchor = |at: &usize| process.launches.get(*at).is_some_and(|l| l.op == anchor);
         let mut ends: Vec<usize> = (1..total).filter(is_anchor).collect();
         ends.push(total);
-        let name = trace.names.get(anchor as usize).cloned().unwrap_or_default();
+        let name = trace
+            .names
+            .get(anchor as usize)
+            .cloned()
+            .unwrap_or_default();
         (ends, format!("`{name}`, which comes back regularly"))
     };
     let mut steps = Vec::with_capacity(ends.len());
@@ -95,7 +102,12 @@ pub fn find(trace: &TorchTrace, process: &Process) -> Option<Steps> {
         });
         first = end;
     }
-    (steps.len() >= 2).then_some(Steps { steps, found_by })
+    let warm_up = WARM_UP_STEPS.min(steps.len().saturating_sub(1));
+    (steps.len() >= 2).then_some(Steps {
+        steps,
+        warm_up,
+        found_by,
+    })
 }
 
 fn span(process: &Process, first: usize, end: usize) -> u64 {
@@ -199,7 +211,13 @@ mod tests {
 
     #[test]
     fn a_step_ends_behind_the_last_update_before_the_next_backward_pass() {
-        let step = ["linear", "linear_backward", "_foreach_norm", "mul", "_foreach_add"];
+        let step = [
+            "linear",
+            "linear_backward",
+            "_foreach_norm",
+            "mul",
+            "_foreach_add",
+        ];
         let names = [&["copy_"][..], &step, &["_foreach_zero_"], &step].concat();
         let roles = |names: &[&str]| -> Vec<Role> {
             let each = names.iter().map(|name| Role::of(std::iter::once(*name)));
@@ -209,7 +227,13 @@ mod tests {
         let compiled = ["graph", "_fused_adamw", "graph", "_fused_adamw"];
         assert_eq!(optimizer_ends(&roles(&compiled)), [2, 4]);
         // Eager mode that defers puts a backward pass and the update into one launch.
-        let both = Role { backward: true, optimizer: true };
-        assert_eq!(optimizer_ends(&[Role::default(), both, Role::default(), both]), [2, 4]);
+        let both = Role {
+            backward: true,
+            optimizer: true,
+        };
+        assert_eq!(
+            optimizer_ends(&[Role::default(), both, Role::default(), both]),
+            [2, 4]
+        );
     }
 }

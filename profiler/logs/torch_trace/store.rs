@@ -137,7 +137,11 @@ impl TorchTrace {
     /// Takes over what another file tells. Files of one process are rotated files of one log, and
     /// become one.
     pub(super) fn absorb(&mut self, other: Self) {
-        let names: Vec<u32> = other.names.iter().map(|name| self.intern_name(name)).collect();
+        let names: Vec<u32> = other
+            .names
+            .iter()
+            .map(|name| self.intern_name(name))
+            .collect();
         let reasons = other.reasons.iter();
         let reasons: Vec<u32> = reasons.map(|r| self.intern_reason(r.name())).collect();
         let keys = other.store.graph_keys.iter();
@@ -171,7 +175,10 @@ impl TorchTrace {
     fn add_process(&mut self, process: Process) {
         let key = |process: &Process| (process.rank, process.pid);
         let start = |process: &Process| process.launches.first().map(|launch| launch.start_us);
-        let known = self.processes.iter_mut().find(|known| key(known) == key(&process));
+        let known = self
+            .processes
+            .iter_mut()
+            .find(|known| key(known) == key(&process));
         match known {
             // Rotated files hold one time after another, in whatever order they were given.
             Some(known) if start(&process) < start(known) => {
