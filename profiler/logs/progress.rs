@@ -59,6 +59,7 @@ impl LineReader for Reader {
             "step_time",
             "TFLOP/s/device",
             "train_runtime",
+            "{'loss':",
             "it/s]",
             "s/it]",
             "it/s,",

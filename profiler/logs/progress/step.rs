@@ -20,6 +20,16 @@ pub(super) fn read<'a>(line: Line<'a>) -> Option<StepLine<'a>> {
     if let Some(found) = bar(line) {
         return Some(found);
     }
+    if text.trim_start().starts_with("{'loss':") {
+        return Some(StepLine {
+            trainer: Trainer::HuggingFace,
+            prefix: "{",
+            point: Point {
+                loss: named(text, "loss"),
+                ..Point::at(line.at)
+            },
+        });
+    }
     let step_at = ["completed step", "global_step", "step", "Step"]
         .iter()
         .find_map(|name| Some((*name, after(text, name)?)));

@@ -1,1 +1,10 @@
 //! Rules on programs that are compiled again.
+
+pub mod dynamic_shape_ir;
+pub mod jax_persistent_cache;
+pub mod jax_recompilation;
+pub mod server_recompilation;
+pub mod xla_compile_time;
+pub mod xla_graph_variants;
+pub mod xla_late_variant;
+pub mod xla_recompilation;
