@@ -70,7 +70,7 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::logs::recompilation::server_recompilation::ServerRecompilation,
     // Text, TL2xx: the host: reads, transfers, fallbacks, launches.
     &rules::logs::host::xla_host_reads::XlaHostReads,
-    &rules::logs::host::cpu_fallback::CpuFallback,
+    &rules::logs::host::xla_cpu_fallback::XlaCpuFallback,
     &rules::logs::host::large_transfers::LargeTransfers,
     &rules::logs::host::many_executions::ManyExecutions,
     &rules::logs::host::input_transfers::InputTransfers,

@@ -169,13 +169,14 @@ impl CompileReader {
                 return;
             };
             function.seconds += seconds;
+            let full = function.events.len() >= MAX_EVENTS;
             match function.events.last_mut() {
                 Some(event) if event.seconds.is_none() => {
                     event.seconds = Some(seconds);
                     event.from_cache = from_cache;
                 }
                 // Compilations that are not kept were counted where they began.
-                Some(event) if !event.types.is_empty() && function.events.len() >= MAX_EVENTS => {}
+                Some(event) if !event.types.is_empty() && full => {}
                 _ => {
                     function.compiles += 1;
                     if function.events.len() < MAX_EVENTS {

@@ -1,6 +1,6 @@
 //! Rules on the host: reads, transfers, fallbacks, launches.
 
-pub mod cpu_fallback;
+pub mod xla_cpu_fallback;
 pub mod graph_cuts;
 pub mod input_transfers;
 pub mod large_transfers;

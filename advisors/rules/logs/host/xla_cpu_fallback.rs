@@ -13,7 +13,7 @@ use crate::rules::logs::words::{MAX_PLACES, count, counted};
 
 /// See the card.
 #[derive(Debug)]
-pub struct CpuFallback;
+pub struct XlaCpuFallback;
 
 /// Fallbacks that are no operation: a value is read.
 const READS: [&str; 2] = ["aten::_local_scalar_dense", "aten::item"];
@@ -22,7 +22,7 @@ const MANY: u64 = 10;
 /// Operations that are named in the title.
 const NAMED: usize = 4;
 
-impl Rule for CpuFallback {
+impl Rule for XlaCpuFallback {
     fn code(&self) -> &'static str {
         "TL221"
     }
@@ -32,7 +32,7 @@ impl Rule for CpuFallback {
     }
 
     fn card(&self) -> &'static str {
-        include_str!("cpu_fallback.md")
+        include_str!("xla_cpu_fallback.md")
     }
 
     fn check_logs(&self, context: &Context<'_>) -> Vec<Remark> {
