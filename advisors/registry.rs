@@ -72,9 +72,32 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::logs::host::slow_attention::SlowAttention,
     &rules::logs::host::debug_settings::DebugSettings,
     &rules::logs::host::aborts::Aborts,
+    &rules::logs::recompilation::xla_recompilation::XlaRecompilation,
+    &rules::logs::recompilation::xla_late_variant::XlaLateVariant,
+    &rules::logs::recompilation::xla_compile_time::XlaCompileTime,
+    &rules::logs::recompilation::xla_graph_variants::XlaGraphVariants,
+    &rules::logs::recompilation::dynamic_shape_ir::DynamicShapeIr,
+    &rules::logs::recompilation::jax_recompilation::JaxRecompilation,
+    &rules::logs::recompilation::jax_persistent_cache::JaxPersistentCache,
+    &rules::logs::recompilation::server_recompilation::ServerRecompilation,
+    // Text, TL2xx: the host: reads, transfers, fallbacks, launches.
+    &rules::logs::host::xla_host_reads::XlaHostReads,
+    &rules::logs::host::xla_cpu_fallback::XlaCpuFallback,
+    &rules::logs::host::large_transfers::LargeTransfers,
+    &rules::logs::host::many_executions::ManyExecutions,
+    &rules::logs::host::input_transfers::InputTransfers,
+    &rules::logs::host::graph_cuts::GraphCuts,
     // Text, TL3xx: memory.
     // Text, TL4xx: sharding and the compiler.
     // Text, TL5xx: throughput.
+    &rules::logs::throughput::step_throughput::StepThroughput,
+    &rules::logs::throughput::slow_steps::SlowSteps,
+    &rules::logs::throughput::step_drift::StepDrift,
+    &rules::logs::throughput::loss_not_finite::LossNotFinite,
+    &rules::logs::throughput::kv_cache_full::KvCacheFull,
+    &rules::logs::throughput::slow_configuration::SlowConfiguration,
+    &rules::logs::throughput::empty_profile::EmptyProfile,
+    &rules::logs::throughput::input_wait::InputWait,
     // Text, TL6xx: launch commands and configurations.
     // Source, TS1xx: recompilation.
     // Source, TS2xx: host synchronisation.

@@ -6,6 +6,7 @@ pub mod memory;
 pub mod recompilation;
 pub mod sharding;
 pub mod throughput;
+mod words;
 
 use profiler::logs::{At, Logs};
 
