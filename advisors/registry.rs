@@ -62,7 +62,15 @@ pub const RULES: &[&dyn Rule] = &[
     // Text, TL1xx: recompilation.
     // Text, TL2xx: the host: reads, transfers, fallbacks, launches.
     // Text, TL3xx: memory.
+    &rules::logs::memory::padded_allocations::PaddedAllocations,
+    &rules::logs::memory::program_exceeds_memory::ProgramExceedsMemory,
+    &rules::logs::memory::fragmented_memory::FragmentedMemory,
+    &rules::logs::memory::program_exceeds_free_memory::ProgramExceedsFreeMemory,
+    &rules::logs::memory::scoped_vmem_exceeded::ScopedVmemExceeded,
+    &rules::logs::memory::register_spills::RegisterSpills,
+    &rules::logs::memory::kernel_buffer_too_large::KernelBufferTooLarge,
     // Text, TL4xx: sharding and the compiler.
+    &rules::logs::sharding::full_rematerialization::InvoluntaryRematerialization,
     // Text, TL5xx: throughput.
     // Text, TL6xx: launch commands and configurations.
     // Source, TS1xx: recompilation.
