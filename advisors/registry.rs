@@ -88,7 +88,15 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::logs::host::input_transfers::InputTransfers,
     &rules::logs::host::graph_cuts::GraphCuts,
     // Text, TL3xx: memory.
+    &rules::logs::memory::padded_allocations::PaddedAllocations,
+    &rules::logs::memory::program_exceeds_memory::ProgramExceedsMemory,
+    &rules::logs::memory::fragmented_memory::FragmentedMemory,
+    &rules::logs::memory::program_exceeds_free_memory::ProgramExceedsFreeMemory,
+    &rules::logs::memory::scoped_vmem_exceeded::ScopedVmemExceeded,
+    &rules::logs::memory::register_spills::RegisterSpills,
+    &rules::logs::memory::kernel_buffer_too_large::KernelBufferTooLarge,
     // Text, TL4xx: sharding and the compiler.
+    &rules::logs::sharding::full_rematerialization::InvoluntaryRematerialization,
     // Text, TL5xx: throughput.
     &rules::logs::throughput::step_throughput::StepThroughput,
     &rules::logs::throughput::slow_steps::SlowSteps,

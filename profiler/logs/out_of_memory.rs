@@ -13,8 +13,8 @@ mod reader;
 mod size;
 mod table;
 
-pub use padding::{Arrangement, PaddedAxis, Padding, Rearranged, Role};
 pub(in crate::logs) use padding::shapes_in;
+pub use padding::{Arrangement, PaddedAxis, Padding, Rearranged, Role};
 pub(super) use reader::Reader;
 pub use size::Size;
 pub use table::{Row, Utilization};
@@ -200,7 +200,8 @@ impl OutOfMemory {
     }
 
     fn has_table(&self) -> bool {
-        self.total.is_some() || self.requirement.is_some() || !self.allocations.is_empty()
+        let sized = |a: &Allocation| a.size.is_some() || a.unpadded.is_some();
+        self.total.is_some() || self.requirement.is_some() || self.allocations.iter().any(sized)
     }
 }
 

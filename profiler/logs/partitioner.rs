@@ -78,7 +78,9 @@ impl LineReader for Reader {
     fn line(&mut self, line: Line<'_>) -> More {
         let begins = line.text.contains("Involuntary full rematerialization");
         let (at, text, lines) = match self.pending.take() {
-            Some((at, text, lines)) if !begins => (at, format!("{text} {}", line.text.trim()), lines + 1),
+            Some((at, text, lines)) if !begins => {
+                (at, format!("{text} {}", line.text.trim()), lines + 1)
+            }
             _ if begins => (line.at, line.text.to_owned(), 1),
             _ => return More::Triggers,
         };
@@ -112,11 +114,7 @@ impl Reader {
     }
 }
 
-fn add(
-    list: &mut Vec<FullRematerialization>,
-    left_out: &mut u64,
-    warning: FullRematerialization,
-) {
+fn add(list: &mut Vec<FullRematerialization>, left_out: &mut u64, warning: FullRematerialization) {
     let same = |known: &&mut FullRematerialization| {
         known.from == warning.from
             && known.to == warning.to
@@ -150,7 +148,10 @@ fn parse(at: At, text: &str) -> Option<FullRematerialization> {
         .map(|(_, operation)| operation.trim_start_matches([':', ' ']))
         .unwrap_or_default();
     // The advice that ends the sentence names no instruction.
-    let operation = operation.split(". As the last resort").next().unwrap_or_default();
+    let operation = operation
+        .split(". As the last resort")
+        .next()
+        .unwrap_or_default();
     let (instruction, definition) = operation.split_once(" = ").unwrap_or((operation, ""));
     let instruction: String = instruction
         .chars()
@@ -195,16 +196,12 @@ fn braces(text: &str) -> Option<(&str, &str)> {
 
 /// `bf16[4,8]{1,0} reshape(%copy.1), …`: the word before the operands.
 fn opcode(definition: &str) -> String {
-    let Some(at) = definition
-        .match_indices('(')
-        .map(|(at, _)| at)
-        .find(|at| {
-            // Tiles and tuple shapes open brackets too, but not after a name of small letters.
-            definition.get(..*at).is_some_and(|before| {
-                before.ends_with(|c: char| c.is_ascii_lowercase() || c == '-')
-            })
-        })
-    else {
+    let Some(at) = definition.match_indices('(').map(|(at, _)| at).find(|at| {
+        // Tiles and tuple shapes open brackets too, but not after a name of small letters.
+        definition
+            .get(..*at)
+            .is_some_and(|before| before.ends_with(|c: char| c.is_ascii_lowercase() || c == '-'))
+    }) else {
         return String::new();
     };
     let before = definition.get(..at).unwrap_or_default();
@@ -241,7 +238,12 @@ mod tests {
 
     fn logs(text: &str) -> Logs {
         let mut logs = Logs::default();
-        read(Path::new("run.log"), text.as_bytes(), &mut logs, &mut Notes::default());
+        read(
+            Path::new("run.log"),
+            text.as_bytes(),
+            &mut logs,
+            &mut Notes::default(),
+        );
         logs
     }
 
@@ -276,15 +278,14 @@ mod tests {
         };
         assert_eq!((warning.count, warning.again.len()), (3, 2));
         assert_eq!(warning.instruction, "");
-        assert_eq!(
-            warning.to.to_string(),
-            "axis 1 over 2 devices, 2 copies"
-        );
+        assert_eq!(warning.to.to_string(), "axis 1 over 2 devices, 2 copies");
     }
 
     #[test]
     fn a_sentence_that_breaks_off_is_left_out() {
-        let found = logs("Involuntary full rematerialization. The compiler cannot go from sharding {devices=[4");
+        let found = logs(
+            "Involuntary full rematerialization. The compiler cannot go from sharding {devices=[4",
+        );
         assert_eq!(found.partitioner.rematerializations.len(), 0);
     }
 }

@@ -193,7 +193,9 @@ impl Allocation {
             .into_iter()
             .filter_map(|sublanes| {
                 let mut array = array.clone();
-                let layout = array.layout.get_or_insert_with(|| row_major(array.dims.len()));
+                let layout = array
+                    .layout
+                    .get_or_insert_with(|| row_major(array.dims.len()));
                 layout.tiles = vec![Tile(vec![sublanes, 128])];
                 Padding::of(&array)
             })
@@ -291,10 +293,14 @@ pub(in crate::logs) fn shapes_in(text: &str) -> Vec<Array> {
         let before = text.get(..bracket).unwrap_or_default();
         let name = before
             .rfind(|c: char| !c.is_ascii_alphanumeric())
-            .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
+            .map_or(0, |at| {
+                at + before[at..].chars().next().map_or(1, char::len_utf8)
+            });
         let mut rest = text.get(name..).unwrap_or_default();
         if rest.len() > MAX_SHAPE_BYTES {
-            let cut = (0..=MAX_SHAPE_BYTES).rev().find(|at| rest.is_char_boundary(*at));
+            let cut = (0..=MAX_SHAPE_BYTES)
+                .rev()
+                .find(|at| rest.is_char_boundary(*at));
             rest = rest.get(..cut.unwrap_or(0)).unwrap_or_default();
         }
         let Some(close) = rest.find(']') else {
@@ -331,26 +337,46 @@ mod tests {
         let sublanes = padding("bf16[64,1,256,128]{0,1,3,2:T(4,128)(2,1)}");
         // 64 in the lanes pads twofold, 1 in the sublanes fourfold.
         assert_eq!(sublanes.factor, 8.0);
-        assert_eq!((sublanes.axes[0].axis, sublanes.axes[0].role), (1, Role::Sublanes));
+        assert_eq!(
+            (sublanes.axes[0].axis, sublanes.axes[0].role),
+            (1, Role::Sublanes)
+        );
     }
 
     #[test]
     fn the_cheapest_arrangement_is_found_and_priced() {
-        let folded = padding("f32[16,64,32,4]{3,2,1,0:T(8,128)}").rearranged().expect("one");
+        let folded = padding("f32[16,64,32,4]{3,2,1,0:T(8,128)}")
+            .rearranged()
+            .expect("one");
         assert_eq!(
             folded.how,
-            Arrangement::Fold { axis: 3, into: 2, dims: vec![16, 64, 128] }
+            Arrangement::Fold {
+                axis: 3,
+                into: 2,
+                dims: vec![16, 64, 128]
+            }
         );
         assert_eq!(folded.bytes.0, 16 * 64 * 128 * 4);
-        let moved = padding("f32[1024,3]{1,0:T(8,128)}").rearranged().expect("one");
+        let moved = padding("f32[1024,3]{1,0:T(8,128)}")
+            .rearranged()
+            .expect("one");
         assert_eq!(moved.bytes.0, 1024 * 3 * 4);
         let one = padding("f32[1024,130]{1,0:T(8,128)}");
-        assert_eq!(one.rearranged().map(|r| r.how), Some(Arrangement::Fold { axis: 1, into: 0, dims: vec![133_120] }));
+        assert_eq!(
+            one.rearranged().map(|r| r.how),
+            Some(Arrangement::Fold {
+                axis: 1,
+                into: 0,
+                dims: vec![133_120]
+            })
+        );
     }
 
     #[test]
     fn shapes_are_found_in_labels() {
-        let found = shapes_in("%r.1 = bf16[512,16]{1,0:T(8,128)(2,1)} reshape(bf16[2048,4]{1,0} %p), x[3 é[");
+        let found = shapes_in(
+            "%r.1 = bf16[512,16]{1,0:T(8,128)(2,1)} reshape(bf16[2048,4]{1,0} %p), x[3 é[",
+        );
         assert_eq!(found.len(), 2);
         assert_eq!(found[1].dims, [2048, 4]);
     }

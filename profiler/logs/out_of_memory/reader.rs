@@ -232,4 +232,3 @@ fn clip(text: &str) -> &str {
     let end = (0..=end).rev().find(|at| text.is_char_boundary(*at));
     text.get(..end.unwrap_or(0)).unwrap_or_default()
 }
-

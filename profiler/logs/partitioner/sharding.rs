@@ -151,9 +151,17 @@ mod tests {
                 "axis 0 over 4 devices, 2 copies",
                 8,
             ),
-            ("{maximal device=3}", "the whole tensor on device 3 alone", 1),
+            (
+                "{maximal device=3}",
+                "the whole tensor on device 3 alone",
+                1,
+            ),
             ("{replicated}", "the whole tensor on every device", 0),
-            ("{devices=[1,8]<=[8] last_tile_dim_replicate}", "not split, 8 copies", 8),
+            (
+                "{devices=[1,8]<=[8] last_tile_dim_replicate}",
+                "not split, 8 copies",
+                8,
+            ),
             ("{manual}", "{manual}", 0),
             ("{devices=[0,x]}", "{devices=[0,x]}", 0),
         ] {

@@ -1,1 +1,3 @@
 //! Rules on shardings, and what the compiler said.
+
+pub mod full_rematerialization;
