@@ -8,7 +8,8 @@
 //! pipeline  activations of a micro-batch handed on, forward and backward
 //! ```
 //!
-//! The batch stays the same, so each chip gets less to do as chips are added: strong scaling. A
+//! The batch stays the same, so each chip gets less to do as chips are added: strong scaling. Where
+//! a step does not fit, the batch is worked through in more parts, and FSDP gathers for each. A
 //! collective is priced as [`Ici`] does it, by where its group lies in the torus; one that leaves a
 //! slice moves its part within the slice over ICI and the rest over the data centre's network.
 //! Whether the times hide behind compute depends on the program: at best a step takes the longest
@@ -70,6 +71,8 @@ pub struct Point {
     pub split: Parallelism,
     /// Sequences of a device's batch.
     pub sequences_per_device: f64,
+    /// Parts that the batch is worked through in: as many as were asked for, or as memory needs.
+    pub microbatches: u64,
     /// Matmuls and attention, with what is computed again.
     pub compute_s: f64,
     /// Collectives of each axis.
@@ -104,10 +107,11 @@ impl Point {
             .sum()
     }
 
-    /// All collectives.
+    /// The most that a step takes: no collective hidden.
     #[must_use]
-    pub fn exposed_at_worst_s(&self) -> f64 {
-        self.collectives.iter().map(|axis| axis.seconds).sum()
+    pub fn step_at_worst_s(&self) -> f64 {
+        let collectives: f64 = self.collectives.iter().map(|axis| axis.seconds).sum();
+        (self.compute_s + collectives) / (1.0 - self.bubble).max(0.01)
     }
 
     /// What takes longest: `compute`, an axis, or an axis over DCN.
@@ -186,10 +190,24 @@ impl Plan<'_> {
             slice_devices: devices,
         };
         let tokens = self.batch.saturating_mul(self.seq);
+        let usable = self.chip.hbm_usable_bytes_per_device() as f64;
+        let fitting = MemoryPlan::microbatches_to_fit(
+            self.model,
+            self.batch,
+            self.seq,
+            &split,
+            &self.stored,
+            usable,
+        );
+        let microbatches = fitting.unwrap_or(self.stored.microbatches.max(1));
+        let stored = Stored {
+            microbatches,
+            ..self.stored
+        };
         let executed = self.flops.executed(self.stored.remat) * tokens as f64;
         let reached = fleet.peak_flops(self.dtype) * self.matmul_share;
-        let memory = MemoryPlan::of(self.model, tokens, &split, &self.stored);
-        let micro = self.stored.microbatches.max(1) as f64;
+        let memory = MemoryPlan::of(self.model, tokens, &split, &stored);
+        let micro = microbatches as f64;
         let stages = split.pipeline.max(1) as f64;
         let memory_bytes = memory.total();
         Some(Point {
@@ -197,19 +215,19 @@ impl Plan<'_> {
             slices,
             split,
             sequences_per_device,
+            microbatches,
             compute_s: executed / reached,
-            collectives: self.collectives(&split, &links),
+            collectives: self.collectives(&split, &links, micro),
             bubble: (stages - 1.0) / (micro + stages - 1.0),
             memory_bytes,
-            fits: memory_bytes <= self.chip.hbm_usable_bytes_per_device() as f64,
+            fits: memory_bytes <= usable,
         })
     }
 
-    fn collectives(&self, split: &Parallelism, links: &Links) -> Vec<Collective> {
+    fn collectives(&self, split: &Parallelism, links: &Links, micro: f64) -> Vec<Collective> {
         let hidden = self.model.hidden as f64;
         let tensor = split.tensor.max(1) as f64;
         let stages = split.pipeline.max(1) as f64;
-        let micro = self.stored.microbatches.max(1) as f64;
         // Of a micro-batch on a device.
         let local =
             self.batch as f64 * self.seq as f64 / split.batch_shards().max(1) as f64 / micro;
@@ -383,5 +401,137 @@ impl Links {
             all: seconds,
             dcn: if is_dcn { seconds } else { 0.0 },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{Plan, counts};
+    use crate::chip::{ChipFacts, Generation, Sourced};
+    use crate::compiler::ici::{IciCalibration, Reached};
+    use crate::model::parallelism::{Asked, Axis};
+    use crate::model::{Convention, Decoder, Flops, Optimizer, Remat, Stored};
+
+    fn sourced<T>(value: T) -> Sourced<T> {
+        Sourced {
+            value,
+            source: "test".to_owned(),
+        }
+    }
+
+    /// A chip of 1 PFLOP/s, 100 GiB, and 3 axes of links of 100 GB/s each way.
+    fn chip() -> ChipFacts {
+        ChipFacts {
+            generation: Generation::V5p,
+            product_name: "test".to_owned(),
+            tensor_cores_per_chip: sourced(1),
+            devices_per_chip: sourced(1),
+            sparse_cores_per_chip: None,
+            peak_tflops_per_chip: [("bf16".to_owned(), sourced(1000.0))].into(),
+            hbm_gib_per_chip: sourced(100.0),
+            hbm_usable_gib_per_device: None,
+            hbm_gb_per_s_per_chip: sourced(2000.0),
+            vmem_mib_per_core: None,
+            ici_gb_per_s_per_chip: Some(sourced(1200.0)),
+            ici_links_per_chip: Some(sourced(6)),
+            ici_dimensions: Some(sourced(3)),
+            pcie_gb_per_s_per_chip: None,
+            dcn_gb_per_s_per_chip: Some(sourced(10.0)),
+            clock_mhz: None,
+            mxus_per_core: None,
+            mxu_size: sourced(128),
+            lanes: sourced(128),
+            sublanes: sourced(8),
+        }
+    }
+
+    fn links() -> IciCalibration {
+        IciCalibration {
+            start_us: 0.0,
+            hop_us: 0.0,
+            any: Reached {
+                low: 1.0,
+                typical: 1.0,
+                high: 1.0,
+                source: "test".to_owned(),
+            },
+            by_kind: BTreeMap::new(),
+            on_chip_gb_per_s: None,
+        }
+    }
+
+    fn with_plan<T>(asked: Asked, slice_chips: u64, look: impl FnOnce(&Plan<'_>) -> T) -> T {
+        let text = include_str!("../../tests/fixtures/models/llama_3_8b.json");
+        let model = Decoder::parse(text).expect("a fixture");
+        let (chip, links) = (chip(), links());
+        look(&Plan {
+            model: &model,
+            flops: Flops::of(&model, 4096, Convention::default()),
+            batch: 1024,
+            seq: 4096,
+            asked,
+            stored: Stored {
+                weight_bytes: 4.0,
+                gradient_bytes: 4.0,
+                optimizer: Optimizer::Adamw,
+                remat: Remat::Full,
+                microbatches: 1,
+            },
+            chip: &chip,
+            links: &links,
+            matmul_share: 0.8,
+            dtype: "bf16",
+            slice_chips,
+        })
+    }
+
+    #[test]
+    fn gathering_takes_as_long_on_more_chips_while_compute_shrinks() {
+        with_plan(Asked::default(), 4096, |plan| {
+            let (few, many) = (plan.at(64).expect("fits"), plan.at(512).expect("fits"));
+            assert_eq!(few.microbatches, many.microbatches);
+            assert!((few.compute_s / many.compute_s - 8.0).abs() < 1e-9);
+            // Weights of all layers in bf16 over six links: twice gathered, once scattered.
+            let layers = 8_030_261_248.0 - 2.0 * 525_336_576.0;
+            let expected = 3.0 * layers * 2.0 / 600e9;
+            let found = many.seconds(Axis::Fsdp);
+            assert!((found / expected - 1.0).abs() < 0.01, "{found} {expected}");
+            assert_eq!(
+                plan.at(512).map(|point| point.bound()),
+                Some("compute".to_owned())
+            );
+            assert!(many.step_at_best_s() < many.step_at_worst_s());
+            // Not a sequence for each.
+            assert!(plan.at(2048).is_none());
+        });
+    }
+
+    #[test]
+    fn gradients_of_several_slices_cross_the_data_centres_network() {
+        let asked = Asked {
+            fsdp: Some(64),
+            ..Asked::default()
+        };
+        with_plan(asked, 64, |plan| {
+            let point = plan.at(256).expect("fits");
+            assert_eq!((point.slices, point.split.data), (4, 4));
+            // Of a device a 64th of the gradients in f32, sent and received as in a ring of 4.
+            let expected = 8_030_261_248.0 * 4.0 / 64.0 * 2.0 * 3.0 / 4.0 / 10e9;
+            let found = point.seconds(Axis::Data);
+            assert!((found / expected - 1.0).abs() < 0.01, "{found} {expected}");
+            let data = point
+                .collectives
+                .iter()
+                .find(|axis| axis.axis == Axis::Data);
+            assert_eq!(data.map(|axis| axis.dcn_seconds), Some(found));
+        });
+    }
+
+    #[test]
+    fn the_jobs_own_count_is_among_those_shown() {
+        assert_eq!(counts(6, 8), [1, 2, 4, 6, 8]);
+        assert_eq!(counts(16, 8), [1, 2, 4, 8, 16]);
     }
 }
