@@ -20,6 +20,7 @@ use serde::Serialize;
 use super::config::{Decoder, Mlp};
 use super::flops::{Flops, Remat};
 use super::memory::{MemoryPlan, Stored};
+use super::mesh::{Group, Mesh};
 use super::parallelism::{Asked, Axis, Parallelism};
 use super::params::LayerParams;
 use super::utilization::Fleet;
@@ -30,8 +31,6 @@ use crate::evidence::class::CollectiveKind;
 const BF16: f64 = 2.0;
 const F32: f64 = 4.0;
 const PS: f64 = 1e-12;
-/// Devices of a group that are listed for pricing: no slice has more.
-const MAX_GROUP: u64 = 1 << 16;
 
 /// What is scaled.
 #[derive(Clone, Copy, Debug)]
@@ -182,12 +181,13 @@ impl Plan<'_> {
         if sequences_per_device < 1.0 {
             return None;
         }
-        let slices = chips.div_ceil(self.slice_chips.max(1));
-        let devices = fleet.devices().div_ceil(slices);
-        let topology = Topology::of_devices(self.chip, devices);
+        // Slices are alike: the fewest that divide the chips.
+        let least = chips.div_ceil(self.slice_chips.max(1));
+        let slices = (least..=chips).find(|slices| chips.is_multiple_of(*slices))?;
+        let topology = Topology::of_devices(self.chip, fleet.devices() / slices);
         let links = Links {
+            mesh: Mesh::lay(&topology, &split),
             ici: Ici::new(self.chip, self.links.clone(), topology)?,
-            slice_devices: devices,
         };
         let tokens = self.batch.saturating_mul(self.seq);
         let usable = self.chip.hbm_usable_bytes_per_device() as f64;
@@ -249,7 +249,7 @@ impl Plan<'_> {
         };
         let mut all = Vec::new();
         let mut push = |axis: Axis, time: Time| {
-            if split.size(axis) > 1 || (axis == Axis::Fsdp && time.all > 0.0) {
+            if time.all > 0.0 {
                 all.push(Collective {
                     axis,
                     seconds: time.all,
@@ -257,20 +257,23 @@ impl Plan<'_> {
                 });
             }
         };
-        let dense_group = (split.stride(Axis::Expert), split.fsdp * split.expert);
-        let expert_group = (split.stride(Axis::Fsdp), split.fsdp);
+        let group = |axes: &[Axis]| links.mesh.group(axes);
+        let (dense_group, expert_group) =
+            (group(&[Axis::Expert, Axis::Fsdp]), group(&[Axis::Fsdp]));
+        let of_experts = group(&[Axis::Expert]);
+        let of_tensor = group(&[Axis::Tensor]);
         push(
             Axis::Fsdp,
             sum(&|layer| {
                 let params = LayerParams::of(layer, self.model.hidden);
                 let dense = params.shared() as f64 / tensor;
                 let experts = params.experts as f64 / tensor / split.expert.max(1) as f64;
-                let gather = |bytes: f64, group| {
+                let gather = |bytes: f64, group: &Group| {
                     let gathered = links.price(CollectiveKind::AllGather, bytes * BF16, group);
                     let scattered = links.price(CollectiveKind::ReduceScatter, bytes * BF16, group);
                     gathered.times(2.0).plus(scattered)
                 };
-                gather(dense, dense_group).plus(gather(experts, expert_group))
+                gather(dense, &dense_group).plus(gather(experts, &expert_group))
             }),
         );
         push(
@@ -278,9 +281,8 @@ impl Plan<'_> {
             sum(&|layer| match layer.mlp {
                 Mlp::Sparse { per_token, .. } => {
                     let bytes = local * per_token as f64 * hidden * BF16 / tensor;
-                    let group = (split.stride(Axis::Expert), split.expert);
                     links
-                        .price(CollectiveKind::AllToAll, bytes, group)
+                        .price(CollectiveKind::AllToAll, bytes, &of_experts)
                         .times(f64::from(4 + 2 * again))
                 }
                 Mlp::Dense { .. } => Time::default(),
@@ -291,23 +293,20 @@ impl Plan<'_> {
             sum(&|_| {
                 let bytes = local * hidden * BF16;
                 links
-                    .price(CollectiveKind::AllReduce, bytes, (1, split.tensor))
+                    .price(CollectiveKind::AllReduce, bytes, &of_tensor)
                     .times(f64::from(4 + 2 * again))
             }),
         );
         let params = super::params::Params::of(self.model).total() as f64;
         let gradients = params * F32 / split.weight_shards().max(1) as f64;
-        let group = (split.stride(Axis::Data), split.data);
         push(
             Axis::Data,
-            links.price(CollectiveKind::AllReduce, gradients, group),
+            links.price(CollectiveKind::AllReduce, gradients, &group(&[Axis::Data])),
         );
         let handed = local * hidden * BF16 / tensor;
-        let group = (split.stride(Axis::Pipeline), split.pipeline);
-        push(
-            Axis::Pipeline,
-            links.hand_on(handed, group).times(2.0 * micro),
-        );
+        if split.pipeline > 1 {
+            push(Axis::Pipeline, links.hand_on(handed).times(2.0 * micro));
+        }
         all
     }
 }
@@ -335,44 +334,38 @@ impl Time {
     }
 }
 
-/// The links of one slice, and how many devices it has.
+/// The links of one slice, and where the axes lie in it.
 struct Links {
     ici: Ici,
-    slice_devices: u64,
+    mesh: Mesh,
 }
 
 impl Links {
-    /// What one collective takes, its group given by the distance of its members and their number.
-    fn price(&self, kind: CollectiveKind, bytes: f64, (stride, size): (u64, u64)) -> Time {
-        if size <= 1 || bytes <= 0.0 {
+    /// What one collective of a group takes.
+    fn price(&self, kind: CollectiveKind, bytes: f64, group: &Group) -> Time {
+        let within = group.members.len().max(1);
+        if bytes <= 0.0 {
             return Time::default();
         }
-        let stride = stride.max(1);
-        // Members in the first slice; in each of the others are as many.
-        let within = self
-            .slice_devices
-            .div_ceil(stride)
-            .clamp(1, size.min(MAX_GROUP));
-        let slices = size.div_ceil(within);
-        let one = |payload_bytes: f64, size: u64, stride: u64, is_dcn: bool| {
-            let member = |at: u64| i64::try_from(at.saturating_mul(stride)).unwrap_or(i64::MAX);
+        let one = |payload_bytes: f64, group: Vec<i64>, is_dcn: bool| {
             let price = self.ici.price(&Transfer {
                 kind,
                 payload_bytes,
-                group: (0..size).map(member).collect(),
+                group,
                 pairs: Vec::new(),
                 is_dcn,
             });
             price.time_ps as f64 * PS
         };
         let near = if within > 1 {
-            one(bytes, within, stride, false)
+            one(bytes, group.members.clone(), false)
         } else {
             0.0
         };
-        let far = if slices > 1 {
+        let far = if group.slices > 1 {
             // The members in a slice share what crosses.
-            one(bytes / within as f64, slices, 1, true)
+            let slices = (0..i64::try_from(group.slices).unwrap_or(i64::MAX)).collect();
+            one(bytes / within as f64, slices, true)
         } else {
             0.0
         };
@@ -383,23 +376,20 @@ impl Links {
     }
 
     /// What it takes to hand something on to the next stage.
-    fn hand_on(&self, bytes: f64, (stride, size): (u64, u64)) -> Time {
-        if size <= 1 || bytes <= 0.0 {
-            return Time::default();
-        }
-        let is_dcn = stride >= self.slice_devices;
-        let to = i64::try_from(stride).unwrap_or(i64::MAX);
+    fn hand_on(&self, bytes: f64) -> Time {
+        let next = self.mesh.next(Axis::Pipeline);
+        let to = next.unwrap_or(1);
         let price = self.ici.price(&Transfer {
             kind: CollectiveKind::CollectivePermute,
             payload_bytes: bytes,
             group: vec![0, to],
             pairs: vec![(0, to)],
-            is_dcn,
+            is_dcn: next.is_none(),
         });
         let seconds = price.time_ps as f64 * PS;
         Time {
             all: seconds,
-            dcn: if is_dcn { seconds } else { 0.0 },
+            dcn: if next.is_none() { seconds } else { 0.0 },
         }
     }
 }
@@ -478,6 +468,7 @@ mod tests {
                 optimizer: Optimizer::Adamw,
                 remat: Remat::Full,
                 microbatches: 1,
+                loss_chunks: 1,
             },
             chip: &chip,
             links: &links,

@@ -265,7 +265,7 @@ fn memory(page: &mut Page, question: &Question, answer: &Answer) {
     row(
         "logits",
         plan.logits,
-        "f32 with gradient; less in chunks".to_owned(),
+        "f32 with gradient; less by --loss-chunks".to_owned(),
     );
     row(
         "all",
@@ -280,7 +280,7 @@ fn memory(page: &mut Page, question: &Question, answer: &Answer) {
     if !memory.fits {
         page.sentence(match memory.fits_with_microbatches {
             Some(micro) => format!("It fits with --microbatches {micro}."),
-            None => "It does not fit with one sequence a device at a time either: split the model further (--tensor, --expert, --fsdp), keep less (--remat full), or compute the loss in chunks.".to_owned(),
+            None => "It does not fit with one sequence a device at a time either: split the model further (--tensor, --expert, --fsdp), keep less (--remat full), or compute the loss in parts (--loss-chunks).".to_owned(),
         });
     }
     page.sentence(serving(answer));
