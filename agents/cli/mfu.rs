@@ -80,6 +80,10 @@ pub struct Args {
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     microbatches: u64,
 
+    /// Parts that the logits of a micro-batch are computed in.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    loss_chunks: u64,
+
     /// Chips of one slice; more are several over the data centre's network [default: the largest
     /// there is].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
@@ -253,6 +257,7 @@ fn question(args: &Args) -> Result<Question> {
                 RematName::Full => Remat::Full,
             },
             microbatches: args.microbatches,
+            loss_chunks: args.loss_chunks,
         },
     })
 }

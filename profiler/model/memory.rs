@@ -75,6 +75,8 @@ pub struct Stored {
     pub remat: Remat,
     /// Parts that each step's batch is worked through in.
     pub microbatches: u64,
+    /// Parts that the logits of a micro-batch are computed in.
+    pub loss_chunks: u64,
 }
 
 /// Bytes of one device.
@@ -92,7 +94,7 @@ pub struct MemoryPlan {
     pub activations: f64,
     /// Activations of the layer at work.
     pub working: f64,
-    /// Logits, where the loss is not computed in chunks.
+    /// Logits of a chunk of the loss.
     pub logits: f64,
 }
 
@@ -133,7 +135,7 @@ impl MemoryPlan {
                         / tensor
                 }
             },
-            logits: model.vocab as f64 * local * LOGIT / tensor,
+            logits: model.vocab as f64 * local * LOGIT / tensor / stored.loss_chunks.max(1) as f64,
         }
     }
 
@@ -283,6 +285,7 @@ mod tests {
         optimizer: Optimizer::Adamw,
         remat: Remat::None,
         microbatches: 1,
+        loss_chunks: 1,
     };
 
     fn llama() -> Decoder {

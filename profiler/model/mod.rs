@@ -6,7 +6,8 @@
 //!           ──> flops.rs       FLOPs of a token, by a convention that is stated
 //!           ──> utilization.rs MFU and HFU, from a step's time or tokens a second
 //!           ──> memory.rs      weights, gradients, optimizer, activations, KV cache of a device
-//!           ──> scaling.rs     compute against collectives as chips are added
+//!           ──> scaling.rs     compute against collectives as chips are added (mesh.rs: where the
+//!                              axes of a job lie in the torus)
 //!   text of config.json ──> places.rs  where a field stands, for findings
 //! ```
 //!
@@ -16,6 +17,7 @@ pub mod config;
 pub mod families;
 pub mod flops;
 pub mod memory;
+pub mod mesh;
 pub mod parallelism;
 pub mod params;
 pub mod places;

@@ -4,8 +4,7 @@ use serde::Serialize;
 
 /// The ways of splitting: the product is the number of devices.
 ///
-/// Devices are numbered with the tensor axis fastest, then expert, FSDP, data, pipeline: what talks
-/// most sits closest.
+/// What talks most sits closest: tensor, then expert, FSDP, data and pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Parallelism {
     /// Copies of the model with batches of their own, gradients added.
@@ -34,6 +33,17 @@ pub enum Axis {
     Data,
     /// Pipeline.
     Pipeline,
+}
+
+impl Axis {
+    /// All axes, the one that talks most first.
+    pub const ALL: [Self; 5] = [
+        Self::Tensor,
+        Self::Expert,
+        Self::Fsdp,
+        Self::Data,
+        Self::Pipeline,
+    ];
 }
 
 /// Axes as they were asked for: none where nothing was said.
@@ -160,24 +170,6 @@ impl Parallelism {
         }
     }
 
-    /// Distance of neighbours along an axis, in devices.
-    #[must_use]
-    pub fn stride(&self, axis: Axis) -> u64 {
-        let order = [
-            Axis::Tensor,
-            Axis::Expert,
-            Axis::Fsdp,
-            Axis::Data,
-            Axis::Pipeline,
-        ];
-        order
-            .into_iter()
-            .take_while(|before| *before != axis)
-            .fold(1, |stride: u64, before| {
-                stride.saturating_mul(self.size(before))
-            })
-    }
-
     /// The axes that are more than one, as `fsdp 512 x tensor 4`.
     #[must_use]
     pub fn words(&self) -> String {
@@ -203,7 +195,7 @@ impl Parallelism {
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, Axis, Parallelism};
+    use super::{Asked, Parallelism};
 
     #[test]
     fn what_is_left_goes_to_fsdp_then_to_data() {
@@ -219,7 +211,6 @@ mod tests {
         };
         let split = asked.over(64).expect("fits");
         assert_eq!((split.fsdp, split.data), (8, 2));
-        assert_eq!(split.stride(Axis::Data), 32);
         assert!(asked.over(48).is_err() && asked.over(16).is_err());
         let all = Asked {
             data: Some(1),

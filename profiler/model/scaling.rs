@@ -8,7 +8,8 @@
 //! pipeline  activations of a micro-batch handed on, forward and backward
 //! ```
 //!
-//! The batch stays the same, so each chip gets less to do as chips are added: strong scaling. A
+//! The batch stays the same, so each chip gets less to do as chips are added: strong scaling. Where
+//! a step does not fit, the batch is worked through in more parts, and FSDP gathers for each. A
 //! collective is priced as [`Ici`] does it, by where its group lies in the torus; one that leaves a
 //! slice moves its part within the slice over ICI and the rest over the data centre's network.
 //! Whether the times hide behind compute depends on the program: at best a step takes the longest
@@ -19,6 +20,7 @@ use serde::Serialize;
 use super::config::{Decoder, Mlp};
 use super::flops::{Flops, Remat};
 use super::memory::{MemoryPlan, Stored};
+use super::mesh::{Group, Mesh};
 use super::parallelism::{Asked, Axis, Parallelism};
 use super::params::LayerParams;
 use super::utilization::Fleet;
@@ -29,8 +31,6 @@ use crate::evidence::class::CollectiveKind;
 const BF16: f64 = 2.0;
 const F32: f64 = 4.0;
 const PS: f64 = 1e-12;
-/// Devices of a group that are listed for pricing: no slice has more.
-const MAX_GROUP: u64 = 1 << 16;
 
 /// What is scaled.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +70,8 @@ pub struct Point {
     pub split: Parallelism,
     /// Sequences of a device's batch.
     pub sequences_per_device: f64,
+    /// Parts that the batch is worked through in: as many as were asked for, or as memory needs.
+    pub microbatches: u64,
     /// Matmuls and attention, with what is computed again.
     pub compute_s: f64,
     /// Collectives of each axis.
@@ -104,10 +106,11 @@ impl Point {
             .sum()
     }
 
-    /// All collectives.
+    /// The most that a step takes: no collective hidden.
     #[must_use]
-    pub fn exposed_at_worst_s(&self) -> f64 {
-        self.collectives.iter().map(|axis| axis.seconds).sum()
+    pub fn step_at_worst_s(&self) -> f64 {
+        let collectives: f64 = self.collectives.iter().map(|axis| axis.seconds).sum();
+        (self.compute_s + collectives) / (1.0 - self.bubble).max(0.01)
     }
 
     /// What takes longest: `compute`, an axis, or an axis over DCN.
@@ -178,18 +181,33 @@ impl Plan<'_> {
         if sequences_per_device < 1.0 {
             return None;
         }
-        let slices = chips.div_ceil(self.slice_chips.max(1));
-        let devices = fleet.devices().div_ceil(slices);
-        let topology = Topology::of_devices(self.chip, devices);
+        // Slices are alike: the fewest that divide the chips.
+        let least = chips.div_ceil(self.slice_chips.max(1));
+        let slices = (least..=chips).find(|slices| chips.is_multiple_of(*slices))?;
+        let topology = Topology::of_devices(self.chip, fleet.devices() / slices);
         let links = Links {
+            mesh: Mesh::lay(&topology, &split),
             ici: Ici::new(self.chip, self.links.clone(), topology)?,
-            slice_devices: devices,
         };
         let tokens = self.batch.saturating_mul(self.seq);
+        let usable = self.chip.hbm_usable_bytes_per_device() as f64;
+        let fitting = MemoryPlan::microbatches_to_fit(
+            self.model,
+            self.batch,
+            self.seq,
+            &split,
+            &self.stored,
+            usable,
+        );
+        let microbatches = fitting.unwrap_or(self.stored.microbatches.max(1));
+        let stored = Stored {
+            microbatches,
+            ..self.stored
+        };
         let executed = self.flops.executed(self.stored.remat) * tokens as f64;
         let reached = fleet.peak_flops(self.dtype) * self.matmul_share;
-        let memory = MemoryPlan::of(self.model, tokens, &split, &self.stored);
-        let micro = self.stored.microbatches.max(1) as f64;
+        let memory = MemoryPlan::of(self.model, tokens, &split, &stored);
+        let micro = microbatches as f64;
         let stages = split.pipeline.max(1) as f64;
         let memory_bytes = memory.total();
         Some(Point {
@@ -197,19 +215,19 @@ impl Plan<'_> {
             slices,
             split,
             sequences_per_device,
+            microbatches,
             compute_s: executed / reached,
-            collectives: self.collectives(&split, &links),
+            collectives: self.collectives(&split, &links, micro),
             bubble: (stages - 1.0) / (micro + stages - 1.0),
             memory_bytes,
-            fits: memory_bytes <= self.chip.hbm_usable_bytes_per_device() as f64,
+            fits: memory_bytes <= usable,
         })
     }
 
-    fn collectives(&self, split: &Parallelism, links: &Links) -> Vec<Collective> {
+    fn collectives(&self, split: &Parallelism, links: &Links, micro: f64) -> Vec<Collective> {
         let hidden = self.model.hidden as f64;
         let tensor = split.tensor.max(1) as f64;
         let stages = split.pipeline.max(1) as f64;
-        let micro = self.stored.microbatches.max(1) as f64;
         // Of a micro-batch on a device.
         let local =
             self.batch as f64 * self.seq as f64 / split.batch_shards().max(1) as f64 / micro;
@@ -231,7 +249,7 @@ impl Plan<'_> {
         };
         let mut all = Vec::new();
         let mut push = |axis: Axis, time: Time| {
-            if split.size(axis) > 1 || (axis == Axis::Fsdp && time.all > 0.0) {
+            if time.all > 0.0 {
                 all.push(Collective {
                     axis,
                     seconds: time.all,
@@ -239,20 +257,23 @@ impl Plan<'_> {
                 });
             }
         };
-        let dense_group = (split.stride(Axis::Expert), split.fsdp * split.expert);
-        let expert_group = (split.stride(Axis::Fsdp), split.fsdp);
+        let group = |axes: &[Axis]| links.mesh.group(axes);
+        let (dense_group, expert_group) =
+            (group(&[Axis::Expert, Axis::Fsdp]), group(&[Axis::Fsdp]));
+        let of_experts = group(&[Axis::Expert]);
+        let of_tensor = group(&[Axis::Tensor]);
         push(
             Axis::Fsdp,
             sum(&|layer| {
                 let params = LayerParams::of(layer, self.model.hidden);
                 let dense = params.shared() as f64 / tensor;
                 let experts = params.experts as f64 / tensor / split.expert.max(1) as f64;
-                let gather = |bytes: f64, group| {
+                let gather = |bytes: f64, group: &Group| {
                     let gathered = links.price(CollectiveKind::AllGather, bytes * BF16, group);
                     let scattered = links.price(CollectiveKind::ReduceScatter, bytes * BF16, group);
                     gathered.times(2.0).plus(scattered)
                 };
-                gather(dense, dense_group).plus(gather(experts, expert_group))
+                gather(dense, &dense_group).plus(gather(experts, &expert_group))
             }),
         );
         push(
@@ -260,9 +281,8 @@ impl Plan<'_> {
             sum(&|layer| match layer.mlp {
                 Mlp::Sparse { per_token, .. } => {
                     let bytes = local * per_token as f64 * hidden * BF16 / tensor;
-                    let group = (split.stride(Axis::Expert), split.expert);
                     links
-                        .price(CollectiveKind::AllToAll, bytes, group)
+                        .price(CollectiveKind::AllToAll, bytes, &of_experts)
                         .times(f64::from(4 + 2 * again))
                 }
                 Mlp::Dense { .. } => Time::default(),
@@ -273,23 +293,20 @@ impl Plan<'_> {
             sum(&|_| {
                 let bytes = local * hidden * BF16;
                 links
-                    .price(CollectiveKind::AllReduce, bytes, (1, split.tensor))
+                    .price(CollectiveKind::AllReduce, bytes, &of_tensor)
                     .times(f64::from(4 + 2 * again))
             }),
         );
         let params = super::params::Params::of(self.model).total() as f64;
         let gradients = params * F32 / split.weight_shards().max(1) as f64;
-        let group = (split.stride(Axis::Data), split.data);
         push(
             Axis::Data,
-            links.price(CollectiveKind::AllReduce, gradients, group),
+            links.price(CollectiveKind::AllReduce, gradients, &group(&[Axis::Data])),
         );
         let handed = local * hidden * BF16 / tensor;
-        let group = (split.stride(Axis::Pipeline), split.pipeline);
-        push(
-            Axis::Pipeline,
-            links.hand_on(handed, group).times(2.0 * micro),
-        );
+        if split.pipeline > 1 {
+            push(Axis::Pipeline, links.hand_on(handed).times(2.0 * micro));
+        }
         all
     }
 }
@@ -317,44 +334,38 @@ impl Time {
     }
 }
 
-/// The links of one slice, and how many devices it has.
+/// The links of one slice, and where the axes lie in it.
 struct Links {
     ici: Ici,
-    slice_devices: u64,
+    mesh: Mesh,
 }
 
 impl Links {
-    /// What one collective takes, its group given by the distance of its members and their number.
-    fn price(&self, kind: CollectiveKind, bytes: f64, (stride, size): (u64, u64)) -> Time {
-        if size <= 1 || bytes <= 0.0 {
+    /// What one collective of a group takes.
+    fn price(&self, kind: CollectiveKind, bytes: f64, group: &Group) -> Time {
+        let within = group.members.len().max(1);
+        if bytes <= 0.0 {
             return Time::default();
         }
-        let stride = stride.max(1);
-        // Members in the first slice; in each of the others are as many.
-        let within = self
-            .slice_devices
-            .div_ceil(stride)
-            .clamp(1, size.min(MAX_GROUP));
-        let slices = size.div_ceil(within);
-        let one = |payload_bytes: f64, size: u64, stride: u64, is_dcn: bool| {
-            let member = |at: u64| i64::try_from(at.saturating_mul(stride)).unwrap_or(i64::MAX);
+        let one = |payload_bytes: f64, group: Vec<i64>, is_dcn: bool| {
             let price = self.ici.price(&Transfer {
                 kind,
                 payload_bytes,
-                group: (0..size).map(member).collect(),
+                group,
                 pairs: Vec::new(),
                 is_dcn,
             });
             price.time_ps as f64 * PS
         };
         let near = if within > 1 {
-            one(bytes, within, stride, false)
+            one(bytes, group.members.clone(), false)
         } else {
             0.0
         };
-        let far = if slices > 1 {
+        let far = if group.slices > 1 {
             // The members in a slice share what crosses.
-            one(bytes / within as f64, slices, 1, true)
+            let slices = (0..i64::try_from(group.slices).unwrap_or(i64::MAX)).collect();
+            one(bytes / within as f64, slices, true)
         } else {
             0.0
         };
@@ -365,23 +376,153 @@ impl Links {
     }
 
     /// What it takes to hand something on to the next stage.
-    fn hand_on(&self, bytes: f64, (stride, size): (u64, u64)) -> Time {
-        if size <= 1 || bytes <= 0.0 {
-            return Time::default();
-        }
-        let is_dcn = stride >= self.slice_devices;
-        let to = i64::try_from(stride).unwrap_or(i64::MAX);
+    fn hand_on(&self, bytes: f64) -> Time {
+        let next = self.mesh.next(Axis::Pipeline);
+        let to = next.unwrap_or(1);
         let price = self.ici.price(&Transfer {
             kind: CollectiveKind::CollectivePermute,
             payload_bytes: bytes,
             group: vec![0, to],
             pairs: vec![(0, to)],
-            is_dcn,
+            is_dcn: next.is_none(),
         });
         let seconds = price.time_ps as f64 * PS;
         Time {
             all: seconds,
-            dcn: if is_dcn { seconds } else { 0.0 },
+            dcn: if next.is_none() { seconds } else { 0.0 },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{Plan, counts};
+    use crate::chip::{ChipFacts, Generation, Sourced};
+    use crate::compiler::ici::{IciCalibration, Reached};
+    use crate::model::parallelism::{Asked, Axis};
+    use crate::model::{Convention, Decoder, Flops, Optimizer, Remat, Stored};
+
+    fn sourced<T>(value: T) -> Sourced<T> {
+        Sourced {
+            value,
+            source: "test".to_owned(),
+        }
+    }
+
+    /// A chip of 1 PFLOP/s, 100 GiB, and 3 axes of links of 100 GB/s each way.
+    fn chip() -> ChipFacts {
+        ChipFacts {
+            generation: Generation::V5p,
+            product_name: "test".to_owned(),
+            tensor_cores_per_chip: sourced(1),
+            devices_per_chip: sourced(1),
+            sparse_cores_per_chip: None,
+            peak_tflops_per_chip: [("bf16".to_owned(), sourced(1000.0))].into(),
+            hbm_gib_per_chip: sourced(100.0),
+            hbm_usable_gib_per_device: None,
+            hbm_gb_per_s_per_chip: sourced(2000.0),
+            vmem_mib_per_core: None,
+            ici_gb_per_s_per_chip: Some(sourced(1200.0)),
+            ici_links_per_chip: Some(sourced(6)),
+            ici_dimensions: Some(sourced(3)),
+            pcie_gb_per_s_per_chip: None,
+            dcn_gb_per_s_per_chip: Some(sourced(10.0)),
+            clock_mhz: None,
+            mxus_per_core: None,
+            mxu_size: sourced(128),
+            lanes: sourced(128),
+            sublanes: sourced(8),
+        }
+    }
+
+    fn links() -> IciCalibration {
+        IciCalibration {
+            start_us: 0.0,
+            hop_us: 0.0,
+            any: Reached {
+                low: 1.0,
+                typical: 1.0,
+                high: 1.0,
+                source: "test".to_owned(),
+            },
+            by_kind: BTreeMap::new(),
+            on_chip_gb_per_s: None,
+        }
+    }
+
+    fn with_plan<T>(asked: Asked, slice_chips: u64, look: impl FnOnce(&Plan<'_>) -> T) -> T {
+        let text = include_str!("../../tests/fixtures/models/llama_3_8b.json");
+        let model = Decoder::parse(text).expect("a fixture");
+        let (chip, links) = (chip(), links());
+        look(&Plan {
+            model: &model,
+            flops: Flops::of(&model, 4096, Convention::default()),
+            batch: 1024,
+            seq: 4096,
+            asked,
+            stored: Stored {
+                weight_bytes: 4.0,
+                gradient_bytes: 4.0,
+                optimizer: Optimizer::Adamw,
+                remat: Remat::Full,
+                microbatches: 1,
+                loss_chunks: 1,
+            },
+            chip: &chip,
+            links: &links,
+            matmul_share: 0.8,
+            dtype: "bf16",
+            slice_chips,
+        })
+    }
+
+    #[test]
+    fn gathering_takes_as_long_on_more_chips_while_compute_shrinks() {
+        with_plan(Asked::default(), 4096, |plan| {
+            let (few, many) = (plan.at(64).expect("fits"), plan.at(512).expect("fits"));
+            assert_eq!(few.microbatches, many.microbatches);
+            assert!((few.compute_s / many.compute_s - 8.0).abs() < 1e-9);
+            // Weights of all layers in bf16 over six links: twice gathered, once scattered.
+            let layers = 8_030_261_248.0 - 2.0 * 525_336_576.0;
+            let expected = 3.0 * layers * 2.0 / 600e9;
+            let found = many.seconds(Axis::Fsdp);
+            assert!((found / expected - 1.0).abs() < 0.01, "{found} {expected}");
+            assert_eq!(
+                plan.at(512).map(|point| point.bound()),
+                Some("compute".to_owned())
+            );
+            assert!(many.step_at_best_s() < many.step_at_worst_s());
+            // Not a sequence for each.
+            assert!(plan.at(2048).is_none());
+        });
+    }
+
+    #[test]
+    fn gradients_of_several_slices_cross_the_data_centres_network() {
+        let asked = Asked {
+            fsdp: Some(64),
+            ..Asked::default()
+        };
+        with_plan(asked, 64, |plan| {
+            let point = plan.at(256).expect("fits");
+            assert_eq!((point.slices, point.split.data), (4, 4));
+            // Of a device a 64th of the gradients in f32, sent and received as in a ring of 4.
+            let expected = 8_030_261_248.0 * 4.0 / 64.0 * 2.0 * 3.0 / 4.0 / 10e9;
+            let found = point.seconds(Axis::Data);
+            assert!((found / expected - 1.0).abs() < 0.01, "{found} {expected}");
+            let data = point
+                .collectives
+                .iter()
+                .find(|axis| axis.axis == Axis::Data);
+            assert_eq!(data.map(|axis| axis.dcn_seconds), Some(found));
+        });
+    }
+
+    #[test]
+    fn the_jobs_own_count_is_among_those_shown() {
+        assert_eq!(counts(6, 8), [1, 2, 4, 6, 8]);
+        assert_eq!(counts(16, 8), [1, 2, 4, 8, 16]);
     }
 }

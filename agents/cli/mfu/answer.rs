@@ -127,6 +127,7 @@ pub(super) struct PointAnswer {
     pub point: Point,
     pub bound: String,
     pub step_at_best_s: f64,
+    pub step_at_worst_s: f64,
 }
 
 /// Works it out.
@@ -214,14 +215,14 @@ fn flops_formula(question: &Question, flops: &Flops, count: AttentionCount) -> S
         }
         _ => None,
     });
-    let params = flops.params as f64 / 1e9;
+    let params = flops.params as f64;
     let total = flops.training();
     match plain {
         Some(attention) => {
-            format!("6*N + {factor}*L*S*H*D = 6*{params:.3}e9 + {attention} = {total:.4e}")
+            format!("6*N + {factor}*L*S*H*D = 6*{params:.4e} + {attention} = {total:.4e}")
         }
         None => format!(
-            "6*N + 3*F = 6*{params:.3}e9 + {:.3e} = {total:.4e}; F sums 2*(D_qk + D_v)*H*keys over {layers} layers, keys {keys} or what a window leaves",
+            "6*N + 3*F = 6*{params:.4e} + {:.3e} = {total:.4e}; F sums 2*(D_qk + D_v)*H*keys over {layers} layers, keys {keys} or what a window leaves",
             flops.of_attention()
         ),
     }
@@ -294,7 +295,8 @@ fn conventions(
         row("full attention", AttentionCount::Full, output, own),
         row("no attention (6N)", AttentionCount::None, output, own),
     ];
-    if own == "bf16" && fleet.chip.peak_tflops_per_chip.contains_key("fp8") {
+    let peaks = ["bf16", "fp8"].map(|dtype| fleet.chip.peak_tflops_per_chip(dtype));
+    if own == "bf16" && peaks[0] != peaks[1] {
         rows.push(row(
             "causal, of the fp8 peak",
             AttentionCount::Causal,
@@ -391,6 +393,7 @@ fn scaling_of(args: &Args, question: &Question, flops: Flops) -> ScalingAnswer {
             .map(|point| PointAnswer {
                 bound: point.bound(),
                 step_at_best_s: point.step_at_best_s(),
+                step_at_worst_s: point.step_at_worst_s(),
                 point,
             })
             .collect(),

@@ -140,9 +140,12 @@ fn model(question: &Question, answer: &Answer) -> String {
                 kv_heads,
                 head_dim,
                 ..
-            } => words.push_str(&format!(
-                ", {heads} heads of {head_dim} ({kv_heads} of keys)"
-            )),
+            } => {
+                words.push_str(&format!(", {heads} heads of {head_dim}"));
+                if kv_heads != heads {
+                    words.push_str(&format!(" ({kv_heads} of keys)"));
+                }
+            }
             Attention::Latent { heads, kv_rank, .. } => words.push_str(&format!(
                 ", {heads} heads, latent attention of rank {kv_rank}"
             )),
@@ -262,7 +265,7 @@ fn memory(page: &mut Page, question: &Question, answer: &Answer) {
     row(
         "logits",
         plan.logits,
-        "f32 with gradient; less in chunks".to_owned(),
+        "f32 with gradient; less by --loss-chunks".to_owned(),
     );
     row(
         "all",
@@ -277,49 +280,53 @@ fn memory(page: &mut Page, question: &Question, answer: &Answer) {
     if !memory.fits {
         page.sentence(match memory.fits_with_microbatches {
             Some(micro) => format!("It fits with --microbatches {micro}."),
-            None => "It does not fit with one sequence a device at a time either: split the model further (--tensor, --expert, --fsdp), keep less (--remat full), or compute the loss in chunks.".to_owned(),
+            None => "It does not fit with one sequence a device at a time either: split the model further (--tensor, --expert, --fsdp), keep less (--remat full), or compute the loss in parts (--loss-chunks).".to_owned(),
         });
     }
+    page.sentence(serving(answer));
+}
+
+fn serving(answer: &Answer) -> String {
     let serving = &answer.serving;
-    page.sentence(format!(
-        "To serve, in bf16: weights {} a device, KV cache {} a token and {} a sequence of {}: room for {} sequences on all devices.",
+    let mut words = format!(
+        "To serve, in bf16: weights {} a device, KV cache {} a token and {} a sequence of {}",
         Bytes(serving.weight_bytes_per_device as u64),
         Bytes(serving.cache.bytes_per_token as u64),
         Bytes(serving.cache.bytes_per_sequence as u64),
         count(answer.seq_tokens),
-        count(serving.sequences_that_fit)
-    ));
+    );
+    if serving.sequences_that_fit == 0 {
+        words.push_str(": no room with these axes (--tensor, --expert and --pipeline split the weights that serve).");
+    } else {
+        words.push_str(&format!(
+            ": room for {} sequences on all devices.",
+            count(serving.sequences_that_fit)
+        ));
+    }
+    words
 }
 
 fn scaling(page: &mut Page, answer: &Answer) {
-    let mut table = Table::new([
-        ("chips", Align::Right),
-        ("seq/device", Align::Right),
-        ("compute", Align::Right),
-        ("collectives", Align::Left),
-        ("GiB", Align::Right),
-        ("bound by", Align::Left),
-    ]);
-    for row in &answer.scaling.points {
-        let point = &row.point;
-        let over = if point.fits { "" } else { "!" };
-        table.row([
-            count(point.chips),
-            short(point.sequences_per_device),
-            seconds(point.compute_s),
-            collectives(row),
-            format!("{}{over}", gib(point.memory_bytes)),
-            row.bound.clone(),
-        ]);
-    }
-    if table.is_empty() {
+    let used: Vec<Axis> = AXES
+        .iter()
+        .map(|(axis, _)| *axis)
+        .filter(|axis| shown(answer).any(|row| row.point.seconds(*axis) > 0.0))
+        .collect();
+    if shown(answer).next().is_none() {
         page.sentence("No count of chips gives each device a whole sequence with these axes.");
         return;
     }
-    page.table(table);
+    match used.len() {
+        0 => page.table(grid::<5>(answer, &used)),
+        1 => page.table(grid::<6>(answer, &used)),
+        2 => page.table(grid::<7>(answer, &used)),
+        3 => page.table(grid::<8>(answer, &used)),
+        4 => page.table(grid::<9>(answer, &used)),
+        _ => page.table(grid::<10>(answer, &used)),
+    };
     page.sentence(bound_words(answer));
     page.sentence(format!(
-        "Matmuls at {:.0} % of the peak ({}). Collectives by where their groups lie in slices of at most {} chips, within a factor of 1.5 to 2; what hides behind compute is the program's. ! is more memory than there is.",
+        "Seconds a step. Parts are micro-batches, as many as memory needs; ! does not fit in any. Matmuls at {:.0} % of the peak ({}). Collectives by where their groups lie in slices of at most {} chips, within a factor of 1.5 to 2; what hides behind compute is the program's.",
         answer.scaling.matmul_share_of_peak * 100.0,
         answer.scaling.matmul_share_source.split(':').next().unwrap_or_default(),
         count(answer.scaling.slice_chips)
@@ -356,32 +363,71 @@ fn bound_words(answer: &Answer) -> String {
     )
 }
 
-fn collectives(row: &PointAnswer) -> String {
-    let words: Vec<String> = row
-        .point
-        .collectives
+/// The axes in the order of their columns.
+const AXES: [(Axis, &str); 5] = [
+    (Axis::Fsdp, "fsdp"),
+    (Axis::Expert, "expert"),
+    (Axis::Tensor, "tensor"),
+    (Axis::Data, "data"),
+    (Axis::Pipeline, "pipe"),
+];
+
+/// Counts worth a row: those that fit, the job's own, and one that does not fit any more.
+fn shown(answer: &Answer) -> impl Iterator<Item = &PointAnswer> {
+    let points = &answer.scaling.points;
+    let first = points.iter().position(|row| row.point.fits);
+    let from = first.unwrap_or(points.len()).saturating_sub(1);
+    points
         .iter()
-        .filter(|axis| axis.seconds > 0.0)
-        .map(|axis| {
-            let name = match axis.axis {
-                Axis::Fsdp => "fsdp",
-                Axis::Expert => "expert",
-                Axis::Tensor => "tensor",
-                Axis::Data => "data",
-                Axis::Pipeline => "pipe",
-            };
-            let dcn = if axis.dcn_seconds > axis.seconds / 2.0 {
-                " DCN"
-            } else {
-                ""
-            };
-            format!("{name} {}{dcn}", seconds(axis.seconds))
-        })
-        .collect();
-    if words.is_empty() {
-        "-".to_owned()
-    } else {
-        words.join(", ")
+        .enumerate()
+        .filter_map(move |(at, row)| (at >= from || row.point.chips == answer.chips).then_some(row))
+}
+
+/// The table with a column for each of some axes: `N` is five more than there are.
+fn grid<const N: usize>(answer: &Answer, axes: &[Axis]) -> Table<N> {
+    let name = |axis: &Axis| {
+        let found = AXES.iter().find(|(known, _)| known == axis);
+        (found.map_or("", |(_, name)| *name), Align::Right)
+    };
+    let mut header = vec![
+        ("chips", Align::Right),
+        ("parts", Align::Right),
+        ("compute", Align::Right),
+    ];
+    header.extend(axes.iter().map(name));
+    header.extend([("GiB", Align::Right), ("bound by", Align::Left)]);
+    let mut table = Table::new(std::array::from_fn(|at| {
+        header.get(at).copied().unwrap_or(("", Align::Left))
+    }));
+    for row in shown(answer) {
+        let point = &row.point;
+        let over = if point.fits { "" } else { "!" };
+        let mut cells = vec![
+            count(point.chips),
+            count(point.microbatches),
+            plain(point.compute_s),
+        ];
+        cells.extend(axes.iter().map(|axis| plain(point.seconds(*axis))));
+        cells.extend([
+            format!("{}{over}", gib(point.memory_bytes)),
+            row.bound.clone(),
+        ]);
+        table.row(std::array::from_fn(|at| {
+            cells.get(at).cloned().unwrap_or_default()
+        }));
+    }
+    table
+}
+
+/// Seconds with three digits.
+fn plain(seconds: f64) -> String {
+    match seconds {
+        0.0 => "-".to_owned(),
+        _ if seconds >= 100.0 => count(seconds.round() as u64),
+        _ if seconds >= 10.0 => format!("{seconds:.1}"),
+        _ if seconds >= 1.0 => format!("{seconds:.2}"),
+        _ if seconds >= 0.001 => format!("{seconds:.4}"),
+        _ => "<0.001".to_owned(),
     }
 }
 
@@ -396,14 +442,6 @@ fn count(value: u64) -> String {
         out.push(digit);
     }
     out
-}
-
-fn short(value: f64) -> String {
-    if value.fract() == 0.0 {
-        count(value as u64)
-    } else {
-        format!("{value:.1}")
-    }
 }
 
 fn gib(bytes: f64) -> String {

@@ -27,6 +27,18 @@ pub(crate) fn found(context: &SourceContext<'_>) -> Vec<Found> {
         }
     };
     for (id, node) in context.index.nodes() {
+        let holds_sizes = matches!(
+            node.node,
+            AnyNodeRef::Keyword(_)
+                | AnyNodeRef::StmtAssign(_)
+                | AnyNodeRef::StmtAnnAssign(_)
+                | AnyNodeRef::ParameterWithDefault(_)
+                | AnyNodeRef::ExprDict(_)
+                | AnyNodeRef::ExprCall(_)
+        );
+        if !holds_sizes || is_defaults(context, id) {
+            continue;
+        }
         match node.node {
             AnyNodeRef::Keyword(keyword) => {
                 if let Some(name) = &keyword.arg
@@ -36,23 +48,17 @@ pub(crate) fn found(context: &SourceContext<'_>) -> Vec<Found> {
                 }
             }
             AnyNodeRef::StmtAssign(assign) => {
-                if let [Expr::Name(name)] = assign.targets.as_slice()
-                    && !is_defaults(context, id)
-                {
+                if let [Expr::Name(name)] = assign.targets.as_slice() {
                     add(name.id.as_str(), &assign.value, assign.range());
                 }
             }
             AnyNodeRef::StmtAnnAssign(assign) => {
-                if let (Expr::Name(name), Some(value)) = (&*assign.target, &assign.value)
-                    && !is_defaults(context, id)
-                {
+                if let (Expr::Name(name), Some(value)) = (&*assign.target, &assign.value) {
                     add(name.id.as_str(), value, assign.range());
                 }
             }
             AnyNodeRef::ParameterWithDefault(parameter) => {
-                if let Some(value) = &parameter.default
-                    && !is_defaults(context, id)
-                {
+                if let Some(value) = &parameter.default {
                     add(parameter.parameter.name.as_str(), value, parameter.range());
                 }
             }

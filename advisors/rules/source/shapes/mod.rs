@@ -151,7 +151,7 @@ pub(crate) fn role_of(name: &str) -> Option<Role> {
         | "expert_dim"
         | "expert_hidden_size"
         | "shared_expert_intermediate_size" => Role::Expert,
-        "head_dim" | "d_head" | "head_size" | "dim_head" => Role::Head,
+        "head_dim" | "d_head" | "head_size" => Role::Head,
         "block_size"
         | "max_seq_len"
         | "seq_len"

@@ -169,10 +169,9 @@ fn check_matrices(context: &SourceContext<'_>) -> Option<Remark> {
             context.place(matrix.range, label)
         })
         .collect();
-    remark.evidence.push(Exhibit::number(
+    remark.evidence.push(Exhibit::text(
         "layers with padding",
-        matrices.len() as f64,
-        "",
+        matrices.len().to_string(),
         "nn.Linear with two sizes of 256 and more that are written as numbers",
     ));
     remark.advice = vec![
