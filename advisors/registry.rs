@@ -69,6 +69,13 @@ pub const RULES: &[&dyn Rule] = &[
     // Source, TS2xx: host synchronisation.
     // Source, TS3xx: operations that are slow on a TPU, or lose their fast kernel.
     &rules::source::attention::flex_attention::FlexAttention,
+    &rules::source::operations::boolean_mask_assignment::BooleanMaskAssignment,
+    &rules::source::operations::data_dependent_shape::DataDependentShape,
+    &rules::source::operations::scatter_in_step::ScatterInStep,
+    &rules::source::operations::vmapped_update_slice::VmappedUpdateSlice,
+    &rules::source::operations::vmapped_random::VmappedRandom,
+    &rules::source::operations::sampler_by_sort::SamplerBySort,
+    &rules::source::operations::missing_operation::MissingOperation,
     // Source, TS4xx: shapes.
     // Source, TS5xx: migration to TorchTPU.
     // Source, TS6xx: coverage of operations.

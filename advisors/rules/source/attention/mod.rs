@@ -1,4 +1,4 @@
 //! Rules on attention: FlexAttention, scaled_dot_product_attention, attention by hand.
 
-pub mod flex_attention;
 mod flex;
+pub mod flex_attention;
