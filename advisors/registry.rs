@@ -69,6 +69,11 @@ pub const RULES: &[&dyn Rule] = &[
     // Source, TS2xx: host synchronisation.
     // Source, TS3xx: operations that are slow on a TPU, or lose their fast kernel.
     &rules::source::attention::flex_attention::FlexAttention,
+    &rules::source::attention::flex_attention_setting::FlexAttentionSetting,
+    &rules::source::attention::hand_written_attention::HandWrittenAttention,
+    &rules::source::attention::attention_on_torch_xla::AttentionOnTorchXla,
+    &rules::source::attention::expanded_heads::ExpandedHeads,
+    &rules::source::attention::explicit_causal_mask::ExplicitCausalMask,
     &rules::source::operations::boolean_mask_assignment::BooleanMaskAssignment,
     &rules::source::operations::data_dependent_shape::DataDependentShape,
     &rules::source::operations::scatter_in_step::ScatterInStep,

@@ -3,7 +3,7 @@
 use knowledge::advice::AdviceKind;
 
 use crate::finding::{Applicability, Fix, Numerics, Remark, Severity};
-use crate::python::{NodeId, SourceContext, ast};
+use crate::python::{SourceContext, ast};
 use crate::rule::Rule;
 use crate::rules::source::operations::code::{Code, count, mask_name, with_places};
 use ast::{AnyNodeRef, Expr};
@@ -43,7 +43,7 @@ impl Rule for BooleanMaskAssignment {
             };
             if !code.is_torch()
                 || !is_mask_index(&code, &target.slice)
-                || !is_tensor(&code, id, &target.value)
+                || !code.may_be_tensor(&target.value)
             {
                 continue;
             }
@@ -118,21 +118,6 @@ fn is_mask_index<'a>(code: &Code<'_, 'a>, index: &'a Expr) -> bool {
             || (matches!(index, Expr::Name(_))
                 && mask_name(code.context.text(index))
                 && !index.is_subscript_expr()))
-}
-
-/// Not NumPy, pandas or a list: nothing says that the base is one.
-fn is_tensor<'a>(code: &Code<'_, 'a>, id: NodeId, base: &'a Expr) -> bool {
-    let value = code.bindings.value(base, code.context.index);
-    let text = code.context.text(value);
-    let foreign = [
-        "np.", "numpy.", "pd.", ".numpy()", "cv2.", "df", "[]", "list(",
-    ];
-    let by_name = code.context.text(base);
-    !foreign
-        .iter()
-        .any(|word| text.starts_with(word) || text.ends_with(".numpy()"))
-        && !["df", "np"].contains(&by_name)
-        && code.context.index.get(id).is_some()
 }
 
 fn is_scalar(value: &Expr) -> bool {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::finding::{Place, Remark};
 use crate::python::bindings::{Bindings, Bound};
-use crate::python::{NodeId, Ranged, SourceContext, TextRange, ast};
+use crate::python::{NodeId, Ranged, SourceContext, ast};
 use ast::{AnyNodeRef, CmpOp, Expr, ExprCall, StmtClassDef, StmtFunctionDef, UnaryOp};
 
 /// Places that a finding lists.
@@ -41,9 +41,19 @@ impl<'c, 'a> Code<'c, 'a> {
     pub(crate) fn new(context: &'c SourceContext<'a>) -> Option<Self> {
         let path = context.file.path.replace('\\', "/");
         let name = path.rsplit('/').next().unwrap_or(&path);
-        let once = ["test_", "convert_", "setup.", "conftest."]
-            .iter()
-            .any(|start| name.starts_with(start))
+        let once = [
+            "test_",
+            "convert_",
+            "setup.",
+            "conftest.",
+            "processing_",
+            "image_processing",
+            "video_processing",
+            "feature_extraction",
+            "tokenization",
+        ]
+        .iter()
+        .any(|start| name.starts_with(start))
             || path.contains("/tests/");
         let excerpt = context.names.imported().next().is_none();
         let uses = |module: &str| context.names.imports(module);
@@ -307,6 +317,31 @@ impl<'c, 'a> Code<'c, 'a> {
         }
     }
 
+    /// Whether nothing says that a value is NumPy's, pandas', or a list.
+    pub(crate) fn may_be_tensor(&self, base: &'a Expr) -> bool {
+        const FOREIGN: &[&str] = &["np.", "numpy.", "pd.", "cv2.", "[", "list(", "{"];
+        let text = self.context.text(base);
+        if FOREIGN.iter().any(|start| text.starts_with(start)) || text == "df" {
+            return false;
+        }
+        let Expr::Name(name) = base else { return true };
+        let index = self.context.index;
+        let Some(id) = index.id_of(name) else {
+            return true;
+        };
+        self.bindings
+            .visible(name.id.as_str(), id, index)
+            .iter()
+            .all(|binding| match binding.what {
+                Bound::Assigned(assign) => {
+                    let value = self.context.text(&*assign.value);
+                    !FOREIGN.iter().any(|start| value.starts_with(start))
+                        && !value.ends_with(".numpy()")
+                }
+                _ => true,
+            })
+    }
+
     /// A place.
     pub(crate) fn place(&self, node: impl Ranged, label: impl Into<String>) -> Place {
         self.context.place(node.range(), label)
@@ -321,6 +356,29 @@ impl<'c, 'a> Code<'c, 'a> {
             Bound::Function(function) => Some(function),
             _ => None,
         }
+    }
+
+    /// The value that a name had last before its use, in the order of the text; other expressions
+    /// stand for themselves.
+    pub(crate) fn latest(&self, expression: &'a Expr) -> &'a Expr {
+        let Expr::Name(name) = expression else {
+            return expression;
+        };
+        let index = self.context.index;
+        let Some(id) = index.id_of(name) else {
+            return expression;
+        };
+        let visible = self.bindings.visible(name.id.as_str(), id, index);
+        visible
+            .iter()
+            .rev()
+            .find_map(|binding| match binding.what {
+                Bound::Assigned(assign) if assign.range.end() <= name.range.start() => {
+                    Some(&*assign.value)
+                }
+                _ => None,
+            })
+            .unwrap_or(expression)
     }
 
     /// All nodes within a range that is one node.
@@ -369,7 +427,7 @@ pub(crate) fn with_places(remark: &mut Remark, places: Vec<Place>) {
 /// A count with its word: `1 mask`, `2 masks`.
 pub(crate) fn count(number: usize, word: &str) -> String {
     if number == 1 {
-        format!("a {word}")
+        format!("1 {word}")
     } else {
         format!("{number} {word}s")
     }
@@ -416,7 +474,6 @@ fn is_module(class: &StmtClassDef) -> bool {
             "Loss",
             "Encoder",
             "Decoder",
-            "Mixin",
         ]
         .iter()
         .any(|end| last.ends_with(end))
@@ -491,9 +548,4 @@ pub(crate) fn mask_name(text: &str) -> bool {
     let last = text.split('(').next().unwrap_or(text);
     last.split('.')
         .any(|part| part == "mask" || part.ends_with("_mask"))
-}
-
-/// Whether one range holds another.
-pub(crate) fn holds(outer: TextRange, inner: TextRange) -> bool {
-    outer.contains_range(inner)
 }

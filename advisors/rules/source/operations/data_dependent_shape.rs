@@ -111,12 +111,12 @@ fn dynamic_call<'a>(code: &Code<'_, 'a>, call: &'a ast::ExprCall) -> Option<Stri
     // A module's own method of that name is another thing.
     let own = matches!(&*method.value, Expr::Name(it) if it.id == "self")
         || code.name(&method.value).is_some();
-    (known && code.is_torch() && !own).then(|| format!("`{name}`"))
+    (known && code.is_torch() && !own && code.may_be_tensor(&method.value))
+        .then(|| format!("`{name}`"))
 }
 
 /// `x[mask]`, read.
 fn selects<'a>(code: &Code<'_, 'a>, it: &'a ast::ExprSubscript) -> bool {
-    let base = code.context.text(&*it.value);
     let mask = match &*it.slice {
         Expr::Tuple(_) | Expr::Slice(_) | Expr::StringLiteral(_) => false,
         slice @ Expr::Call(_) => code.is_mask(slice) || mask_name(code.context.text(slice)),
@@ -124,6 +124,9 @@ fn selects<'a>(code: &Code<'_, 'a>, it: &'a ast::ExprSubscript) -> bool {
     };
     code.is_torch()
         && mask
-        && matches!(&*it.value, Expr::Name(_) | Expr::Attribute(_) | Expr::Call(_))
-        && !["np.", "df", "torch."].iter().any(|start| base.starts_with(start))
+        && matches!(
+            &*it.value,
+            Expr::Name(_) | Expr::Attribute(_) | Expr::Call(_)
+        )
+        && code.may_be_tensor(&it.value)
 }
