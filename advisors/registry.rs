@@ -111,6 +111,18 @@ pub const RULES: &[&dyn Rule] = &[
     // Source, TS2xx: host synchronisation.
     // Source, TS3xx: operations that are slow on a TPU, or lose their fast kernel.
     &rules::source::attention::flex_attention::FlexAttention,
+    &rules::source::attention::flex_attention_setting::FlexAttentionSetting,
+    &rules::source::attention::hand_written_attention::HandWrittenAttention,
+    &rules::source::attention::attention_on_torch_xla::AttentionOnTorchXla,
+    &rules::source::attention::expanded_heads::ExpandedHeads,
+    &rules::source::attention::explicit_causal_mask::ExplicitCausalMask,
+    &rules::source::operations::boolean_mask_assignment::BooleanMaskAssignment,
+    &rules::source::operations::data_dependent_shape::DataDependentShape,
+    &rules::source::operations::scatter_in_step::ScatterInStep,
+    &rules::source::operations::vmapped_update_slice::VmappedUpdateSlice,
+    &rules::source::operations::vmapped_random::VmappedRandom,
+    &rules::source::operations::sampler_by_sort::SamplerBySort,
+    &rules::source::operations::missing_operation::MissingOperation,
     // Source, TS4xx: shapes.
     &rules::source::shapes::odd_vocabulary::OddVocabulary,
     &rules::source::shapes::odd_width::OddWidth,

@@ -42,7 +42,7 @@ fn a_custom_score_mod_is_left_alone_with_a_reason() {
     let before = std::fs::read_to_string(fixtures().join("custom.py")).expect("a fixture");
     let (folder, after) = fixed("custom", "--unsafe-fixes");
     assert_eq!(before, after);
-    let said = folder.run(&["check", "model.py"]).stdout;
+    let said = folder.run(&["check", "model.py"]).out;
     for reason in [
         "`soft_cap` caps scores with tanh",
         "`squared` is neither a factor nor a bias",

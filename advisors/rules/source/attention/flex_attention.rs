@@ -32,7 +32,9 @@ impl Rule for FlexAttention {
     }
 
     fn check_source(&self, context: &SourceContext<'_>) -> Vec<Remark> {
-        if !context.names.imports("torch.nn.attention.flex_attention") && !context.names.imports("torch") {
+        if !context.names.imports("torch.nn.attention.flex_attention")
+            && !context.names.imports("torch")
+        {
             return Vec::new();
         }
         if !context.file.text.contains("flex_attention") {
@@ -58,7 +60,11 @@ impl Rule for FlexAttention {
         for call in &refused {
             by_reason.entry(&call.reason).or_default().push(call);
         }
-        out.extend(by_reason.into_iter().map(|(reason, calls)| left_alone(context, reason, &calls)));
+        out.extend(
+            by_reason
+                .into_iter()
+                .map(|(reason, calls)| left_alone(context, reason, &calls)),
+        );
         out
     }
 }
@@ -69,26 +75,44 @@ fn behaviour(context: &SourceContext<'_>, has_score: bool) -> (Severity, String)
     if version != TRIED {
         return (
             Severity::Low,
-            format!("torch_tpu {version} was not tried; in {TRIED} FlexAttention is dense, and a score_mod under torch.compile aborts the process"),
+            format!(
+                "torch_tpu {version} was not tried; in {TRIED} FlexAttention is dense, and a score_mod under torch.compile aborts the process"
+            ),
         );
     }
     if has_score {
-        (Severity::High, format!("every score_mod under torch.compile aborts the process on torch_tpu {TRIED}"))
+        (
+            Severity::High,
+            format!("every score_mod under torch.compile aborts the process on torch_tpu {TRIED}"),
+        )
     } else {
-        (Severity::Medium, format!("torch_tpu {TRIED} rewrites it to attention with a dense bias, and skips no block"))
+        (
+            Severity::Medium,
+            format!(
+                "torch_tpu {TRIED} rewrites it to attention with a dense bias, and skips no block"
+            ),
+        )
     }
 }
 
 fn evidence(context: &SourceContext<'_>, has_score: bool) -> Vec<Exhibit> {
     let version = context.project.torch_tpu.as_deref().unwrap_or(TRIED);
-    let mut out = vec![Exhibit::text("torch_tpu", version, "--torch-tpu, or the newest version whose behaviour is known")];
+    let mut out = vec![Exhibit::text(
+        "torch_tpu",
+        version,
+        "--torch-tpu, or the newest version whose behaviour is known",
+    )];
     if version == TRIED {
         let what = if has_score {
             "the process aborts (`Check failed` in compiled_mode.cc) before XLA is reached; tried with a float, an int, a factor and a captured tensor"
         } else {
             "the mask is built by create_mask for all pairs, and added as a bias of the query's dtype"
         };
-        out.push(Exhibit::text("what it does", what, "the package torch_tpu 0.2.0, run"));
+        out.push(Exhibit::text(
+            "what it does",
+            what,
+            "the package torch_tpu 0.2.0, run",
+        ));
     }
     out
 }
@@ -110,7 +134,9 @@ fn replaced<'a>(scope: Scope<'_, 'a>, group: &[&Plan<'a>], applicability: Applic
     let mut rewrite = Rewrite::new(context, scope.bindings);
     let mut complete = true;
     for plan in group {
-        remark.places.push(context.place(plan.call.range(), plan.words()));
+        remark
+            .places
+            .push(context.place(plan.call.range(), plan.words()));
         complete &= flex::rewrite_call(scope, plan, &mut rewrite).is_some();
     }
     remark.evidence = evidence(context, has_score);
@@ -120,13 +146,21 @@ fn replaced<'a>(scope: Scope<'_, 'a>, group: &[&Plan<'a>], applicability: Applic
     } else {
         "Call `F.scaled_dot_product_attention` with the same mask, built densely from the same indices, as `attn_mask`; where it is causal alone, `is_causal=True`.".to_owned()
     });
-    if group.iter().any(|plan| plan.dense().is_some() || !plan.is_causal()) && !causal {
+    if group
+        .iter()
+        .any(|plan| plan.dense().is_some() || !plan.is_causal())
+        && !causal
+    {
         remark.caveats.push("A dense mask holds one value for each pair of query and key: that is what FlexAttention costs on this version as well. For a sliding window `torch.tpu.ops.splash_sdpa(local_window_size=...)` skips blocks.".to_owned());
     }
     let mut doubts: Vec<String> = group.iter().flat_map(|plan| plan.doubts.clone()).collect();
     doubts.sort();
     doubts.dedup();
-    remark.caveats.extend(doubts.into_iter().map(|doubt| format!("Not safe without a look: {doubt}.")));
+    remark.caveats.extend(
+        doubts
+            .into_iter()
+            .map(|doubt| format!("Not safe without a look: {doubt}.")),
+    );
     if complete {
         let (edits, removed) = rewrite.finish();
         let public: Vec<String> = removed

@@ -76,7 +76,8 @@ fn is_flex<'a>(scope: Scope<'_, 'a>, expression: &'a Expr, depth: usize) -> bool
             let bound = scope.bindings.only(name, context.index).map(|b| b.what);
             matches!(bound, Some(Bound::Assigned(assign)) if is_flex(scope, &assign.value, depth + 1))
         }
-        Expr::Attribute(attribute) if matches!(&*attribute.value, Expr::Name(own) if own.id == "self") => {
+        Expr::Attribute(attribute) if matches!(&*attribute.value, Expr::Name(own) if own.id == "self") =>
+        {
             let class = context
                 .index
                 .id_of(attribute)
@@ -150,13 +151,20 @@ pub(crate) fn creation<'a>(scope: Scope<'_, 'a>, mask: &'a Expr) -> Result<Creat
                 .and_then(|class| self_value(scope, class, attribute.attr.as_str()));
             match made {
                 Some(Expr::Call(call)) => (call, Holder::Attribute(attribute.attr.as_str())),
-                _ => return Err(format!("`{text}` is not made by create_block_mask, once, in its class")),
+                _ => {
+                    return Err(format!(
+                        "`{text}` is not made by create_block_mask, once, in its class"
+                    ));
+                }
             }
         }
         _ => return Err("where the block mask is made is not to be seen here".to_owned()),
     };
     if !is_create(scope, &made.func, 0) {
-        return Err(format!("`{}` is not create_block_mask", context.text(&*made.func)));
+        return Err(format!(
+            "`{}` is not create_block_mask",
+            context.text(&*made.func)
+        ));
     }
     let arguments = arguments(made, PARAMETERS)
         .ok_or_else(|| "the arguments of create_block_mask are passed on with stars".to_owned())?;
@@ -198,7 +206,11 @@ fn is_create<'a>(scope: Scope<'_, 'a>, expression: &'a Expr, depth: usize) -> bo
 }
 
 /// Uses of what holds a block mask that are not among the given ranges.
-pub(crate) fn other_uses(scope: Scope<'_, '_>, holder: Holder<'_>, known: &[TextRange]) -> Option<TextRange> {
+pub(crate) fn other_uses(
+    scope: Scope<'_, '_>,
+    holder: Holder<'_>,
+    known: &[TextRange],
+) -> Option<TextRange> {
     let index = scope.context.index;
     index.nodes().find_map(|(id, node)| {
         let range = match (holder, node.node) {

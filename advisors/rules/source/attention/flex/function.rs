@@ -46,7 +46,10 @@ pub(crate) fn resolve<'a>(
     let context = scope.context;
     let text = context.text(expression);
     if depth > MAX_DEPTH {
-        return Err(format!("`{}` is made through too many functions", short(text)));
+        return Err(format!(
+            "`{}` is made through too many functions",
+            short(text)
+        ));
     }
     match expression {
         Expr::Lambda(lambda) => {
@@ -57,8 +60,15 @@ pub(crate) fn resolve<'a>(
                 .filter(|parameter| parameter.default.is_none())
                 .map(|parameter| parameter.parameter.name.as_str())
                 .collect();
-            checked(parameters, BTreeMap::new(), &lambda.body, true, depth, arity)
-                .ok_or_else(|| format!("the lambda does not take {arity} arguments"))
+            checked(
+                parameters,
+                BTreeMap::new(),
+                &lambda.body,
+                true,
+                depth,
+                arity,
+            )
+            .ok_or_else(|| format!("the lambda does not take {arity} arguments"))
         }
         Expr::Name(name) => match scope.bindings.only(name, context.index).map(|b| b.what) {
             Some(Bound::Function(function)) => of_def(function, arity, depth, false),
@@ -87,7 +97,10 @@ pub(crate) fn resolve<'a>(
             }
             of_factory(scope, call, arity, depth)
         }
-        _ => Err(format!("`{}` is not a function whose text is here", short(text))),
+        _ => Err(format!(
+            "`{}` is not a function whose text is here",
+            short(text)
+        )),
     }
 }
 
@@ -158,7 +171,12 @@ fn of_self<'a>(
 ) -> Result<Function<'a>, String> {
     let index = scope.context.index;
     let name = attribute.attr.as_str();
-    let unknown = || format!("what `{}` is is not to be seen here", scope.context.text(attribute));
+    let unknown = || {
+        format!(
+            "what `{}` is is not to be seen here",
+            scope.context.text(attribute)
+        )
+    };
     let class = index
         .id_of(attribute)
         .filter(|_| matches!(&*attribute.value, Expr::Name(name) if name.id == "self"))
@@ -184,7 +202,8 @@ pub(crate) fn self_value<'a>(
     class: &'a ast::StmtClassDef,
     name: &str,
 ) -> Option<&'a Expr> {
-    let mut values = self_targets(scope, name).filter(|(range, _)| class.range().contains_range(*range));
+    let mut values =
+        self_targets(scope, name).filter(|(range, _)| class.range().contains_range(*range));
     let value = values.next()?.1;
     values.next().is_none().then_some(value)
 }
@@ -222,7 +241,11 @@ fn of_factory<'a>(
         format!("`{text}` is made by a function that is not in this file")
     };
     let factory = match &*call.func {
-        Expr::Name(name) => match scope.bindings.only(name, scope.context.index).map(|b| b.what) {
+        Expr::Name(name) => match scope
+            .bindings
+            .only(name, scope.context.index)
+            .map(|b| b.what)
+        {
             Some(Bound::Function(function)) => function,
             _ => return Err(unknown()),
         },
@@ -301,7 +324,12 @@ impl<'a> Function<'a> {
     pub(crate) fn nested(&self, scope: Scope<'_, 'a>, call: &'a ast::ExprCall) -> Option<Self> {
         let same = call.arguments.keywords.is_empty()
             && call.arguments.args.len() == self.parameters.len()
-            && call.arguments.args.iter().enumerate().all(|(at, argument)| self.is(argument, at));
+            && call
+                .arguments
+                .args
+                .iter()
+                .enumerate()
+                .all(|(at, argument)| self.is(argument, at));
         if !same {
             return None;
         }
@@ -316,7 +344,12 @@ impl<'a> Function<'a> {
             .find_map(|value| self.broadcasts(scope, value, 0).err())
     }
 
-    fn broadcasts(&self, scope: Scope<'_, 'a>, expression: &'a Expr, deep: usize) -> Result<(), String> {
+    fn broadcasts(
+        &self,
+        scope: Scope<'_, 'a>,
+        expression: &'a Expr,
+        deep: usize,
+    ) -> Result<(), String> {
         let text = || short(scope.context.text(expression));
         if deep > MAX_NESTING {
             return Err("it is nested too deeply".to_owned());
@@ -334,7 +367,11 @@ impl<'a> Function<'a> {
             }
             Expr::UnaryOp(it) if it.op != UnaryOp::Not => inner(&it.operand),
             Expr::Compare(it) if it.ops.len() == 1 => {
-                if it.ops.iter().any(|op| matches!(op, CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn)) {
+                if it
+                    .ops
+                    .iter()
+                    .any(|op| matches!(op, CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn))
+                {
                     return Err(format!("`{}` compares no numbers", text()));
                 }
                 inner(&it.left)?;

@@ -70,7 +70,11 @@ pub(crate) enum Mask<'a> {
 }
 
 /// The mask that an expression stands for, or why it is not known.
-pub(crate) fn of<'a>(scope: Scope<'_, 'a>, expression: &'a Expr, depth: usize) -> Result<Mask<'a>, String> {
+pub(crate) fn of<'a>(
+    scope: Scope<'_, 'a>,
+    expression: &'a Expr,
+    depth: usize,
+) -> Result<Mask<'a>, String> {
     let context = scope.context;
     if depth > MAX_DEPTH {
         return Err("the mask is combined too deeply".to_owned());
@@ -85,8 +89,13 @@ pub(crate) fn of<'a>(scope: Scope<'_, 'a>, expression: &'a Expr, depth: usize) -
             _ => None,
         };
         if let Some(all) = combined {
-            if !call.arguments.keywords.is_empty() || call.arguments.args.iter().any(Expr::is_starred_expr) {
-                return Err(format!("the masks of `{}` are not listed", short(context.text(value))));
+            if !call.arguments.keywords.is_empty()
+                || call.arguments.args.iter().any(Expr::is_starred_expr)
+            {
+                return Err(format!(
+                    "the masks of `{}` are not listed",
+                    short(context.text(value))
+                ));
             }
             let parts: Result<Vec<Mask<'a>>, String> = call
                 .arguments
@@ -94,7 +103,11 @@ pub(crate) fn of<'a>(scope: Scope<'_, 'a>, expression: &'a Expr, depth: usize) -
                 .iter()
                 .map(|part| of(scope, part, depth + 1))
                 .collect();
-            return Ok(if all { Mask::And(parts?) } else { Mask::Or(parts?) });
+            return Ok(if all {
+                Mask::And(parts?)
+            } else {
+                Mask::Or(parts?)
+            });
         }
         if let Some(kinds) = gallery(&name) {
             return Ok(known(expression, kinds));
@@ -134,7 +147,11 @@ fn known<'a>(callable: &'a Expr, kinds: Vec<Kind>) -> Mask<'a> {
     }
 }
 
-fn leaf<'a>(scope: Scope<'_, 'a>, callable: &'a Expr, function: Function<'a>) -> Result<Mask<'a>, String> {
+fn leaf<'a>(
+    scope: Scope<'_, 'a>,
+    callable: &'a Expr,
+    function: Function<'a>,
+) -> Result<Mask<'a>, String> {
     if let Some(reason) = function.not_elementwise(scope) {
         return Err(format!(
             "`{}` cannot be computed for all positions at once: {reason}",
@@ -181,7 +198,9 @@ fn flatten<'a>(
             let [left, right] = &mut sides;
             flatten(scope, function, &it.left, left, depth + 1);
             flatten(scope, function, &it.right, right, depth + 1);
-            let keeps = sides.iter().any(|side| side.iter().all(|(_, keeps)| *keeps));
+            let keeps = sides
+                .iter()
+                .any(|side| side.iter().all(|(_, keeps)| *keeps));
             terms.push((Kind::Either, keeps));
         }
         Expr::Call(call) => {
@@ -212,7 +231,11 @@ fn term<'a>(scope: Scope<'_, 'a>, function: &Function<'a>, expression: &'a Expr)
         let full = matches!(expression, Expr::Compare(it)
             if *it.ops == [CmpOp::GtE] && it.comparators.iter().all(zero)
                 && (function.is(&it.left, QUERY) || function.is(&it.left, KEY)));
-        return if full { (Kind::Full, true) } else { (Kind::Padding, false) };
+        return if full {
+            (Kind::Full, true)
+        } else {
+            (Kind::Padding, false)
+        };
     }
     let Expr::Compare(compare) = expression else {
         return (Kind::Other, false);
@@ -231,11 +254,17 @@ fn term<'a>(scope: Scope<'_, 'a>, function: &Function<'a>, expression: &'a Expr)
         _ => return (Kind::Other, false),
     };
     if function.is(large, QUERY) && function.is(small, KEY) {
-        return if strict { (Kind::Other, false) } else { (Kind::Causal, true) };
+        return if strict {
+            (Kind::Other, false)
+        } else {
+            (Kind::Causal, true)
+        };
     }
     let limit = |e: &'a Expr| !function.uses(scope, e).contains(&true);
     let window = |e: &'a Expr, limit_of: &'a Expr| {
-        limit(limit_of) && (is_difference(scope, function, e)) && number(limit_of).is_none_or(|n| n > 0.0 || (n == 0.0 && !strict))
+        limit(limit_of)
+            && (is_difference(scope, function, e))
+            && number(limit_of).is_none_or(|n| n > 0.0 || (n == 0.0 && !strict))
     };
     // `q - kv <= W`, `|q - kv| <= W`.
     if window(small, large) {
@@ -274,7 +303,11 @@ fn is_difference<'a>(scope: Scope<'_, 'a>, function: &Function<'a>, expression: 
         Expr::Call(call) => {
             let inner = match (&*call.func, &*call.arguments.args) {
                 (Expr::Attribute(it), []) if it.attr.as_str() == "abs" => &*it.value,
-                (func, [inner]) if scope.context.qualified(func).as_deref() == Some("torch.abs") => inner,
+                (func, [inner])
+                    if scope.context.qualified(func).as_deref() == Some("torch.abs") =>
+                {
+                    inner
+                }
                 (Expr::Name(name), [inner]) if name.id == "abs" => inner,
                 _ => return false,
             };
@@ -285,8 +318,16 @@ fn is_difference<'a>(scope: Scope<'_, 'a>, function: &Function<'a>, expression: 
 }
 
 /// `label[q] == label[kv]`.
-fn same_label<'a>(scope: Scope<'_, 'a>, function: &Function<'a>, left: &'a Expr, right: &'a Expr) -> bool {
-    let (a, b) = (index_free(scope, function, left), index_free(scope, function, right));
+fn same_label<'a>(
+    scope: Scope<'_, 'a>,
+    function: &Function<'a>,
+    left: &'a Expr,
+    right: &'a Expr,
+) -> bool {
+    let (a, b) = (
+        index_free(scope, function, left),
+        index_free(scope, function, right),
+    );
     let uses = |e: &'a Expr, at: usize| function.uses(scope, e).get(at).copied().unwrap_or(false);
     a == b
         && left.is_subscript_expr()
@@ -295,7 +336,9 @@ fn same_label<'a>(scope: Scope<'_, 'a>, function: &Function<'a>, left: &'a Expr,
 
 /// The text with one sign for both positions.
 fn index_free<'a>(scope: Scope<'_, 'a>, function: &Function<'a>, expression: &'a Expr) -> String {
-    substitute(scope, function, expression, &|at| (at == QUERY || at == KEY).then_some("#"))
+    substitute(scope, function, expression, &|at| {
+        (at == QUERY || at == KEY).then_some("#")
+    })
 }
 
 /// The text of an expression with parameters replaced.
@@ -313,8 +356,13 @@ pub(crate) fn substitute<'a, 't>(
     if let Some(id) = index.id_of_expr(expression) {
         let own = index.get(id).into_iter().map(|node| node.node);
         for node in own.chain(index.descendants(id).map(|(_, node)| node.node)) {
-            let AnyNodeRef::ExprName(name) = node else { continue };
-            let at = function.parameters.iter().position(|own| *own == name.id.as_str());
+            let AnyNodeRef::ExprName(name) = node else {
+                continue;
+            };
+            let at = function
+                .parameters
+                .iter()
+                .position(|own| *own == name.id.as_str());
             let Some(new) = at.and_then(by) else { continue };
             let range = TextRange::new(name.range.start() - base, name.range.end() - base);
             out.push_str(text.get(from..range.start().to_usize()).unwrap_or_default());
@@ -403,9 +451,15 @@ impl<'a> Mask<'a> {
 
     /// Whether its text is known.
     pub(crate) fn is_seen(&self) -> bool {
-        self.leaves()
-            .into_iter()
-            .all(|leaf| matches!(leaf, Self::Leaf { function: Some(_), .. }))
+        self.leaves().into_iter().all(|leaf| {
+            matches!(
+                leaf,
+                Self::Leaf {
+                    function: Some(_),
+                    ..
+                }
+            )
+        })
     }
 
     /// Whether it depends on the batch, the head, the query and the key.
@@ -424,14 +478,22 @@ impl<'a> Mask<'a> {
     /// The dense mask from index tensors: batch, head, query, key.
     pub(crate) fn dense(&self, scope: Scope<'_, 'a>, indices: [&str; 4]) -> String {
         match self {
-            Self::Leaf { callable, function, .. } => match function {
+            Self::Leaf {
+                callable, function, ..
+            } => match function {
                 Some(function) if function.is_lambda && callable.is_lambda_expr() => {
-                    substitute(scope, function, function.value, &|at| indices.get(at).copied())
+                    substitute(scope, function, function.value, &|at| {
+                        indices.get(at).copied()
+                    })
                 }
                 _ => format!("{}({})", scope.context.text(*callable), indices.join(", ")),
             },
             Self::And(parts) | Self::Or(parts) => {
-                let sign = if matches!(self, Self::And(_)) { " & " } else { " | " };
+                let sign = if matches!(self, Self::And(_)) {
+                    " & "
+                } else {
+                    " | "
+                };
                 let parts: Vec<String> = parts
                     .iter()
                     .map(|part| {

@@ -109,7 +109,9 @@ pub(crate) fn all<'a>(scope: Scope<'_, 'a>) -> (Vec<Plan<'a>>, Vec<Refused<'a>>)
             .dense()
             .and_then(|(_, made)| call::other_uses(scope, made.holder, &known))
             .map_or(0, |range| scope.context.file.line_of(range.start()));
-        let reason = format!("line {line} also uses the block mask, and not as an argument that could change with it");
+        let reason = format!(
+            "line {line} also uses the block mask, and not as an argument that could change with it"
+        );
         refused.push(refuse(plan.call, reason));
     }
     (plans, refused)
@@ -133,8 +135,14 @@ fn plan<'a>(scope: Scope<'_, 'a>, id: NodeId, call: &'a ExprCall) -> Result<Plan
     let given = |parameter: usize| {
         call::value(&arguments, parameter).filter(|value| !value.is_none_literal_expr())
     };
-    if let Some(unknown) = arguments.iter().find(|argument| argument.parameter.is_none()) {
-        return Err(format!("`{}` is not an argument that is known", short(context.text(unknown.range))));
+    if let Some(unknown) = arguments
+        .iter()
+        .find(|argument| argument.parameter.is_none())
+    {
+        return Err(format!(
+            "`{}` is not an argument that is known",
+            short(context.text(unknown.range))
+        ));
     }
     let off = |value: &Expr| matches!(value, Expr::BooleanLiteral(it) if !it.value);
     if given(7).is_some_and(|value| !off(value)) || given(9).is_some() {
@@ -148,7 +156,11 @@ fn plan<'a>(scope: Scope<'_, 'a>, id: NodeId, call: &'a ExprCall) -> Result<Plan
         None => None,
         Some(score_mod) => {
             let function = function::resolve(scope, score_mod, 5, 0)?;
-            Some(score::of(scope, &function, &short(context.text(score_mod)))?)
+            Some(score::of(
+                scope,
+                &function,
+                &short(context.text(score_mod)),
+            )?)
         }
     };
     let mask = match given(MASK) {
@@ -163,10 +175,15 @@ fn plan<'a>(scope: Scope<'_, 'a>, id: NodeId, call: &'a ExprCall) -> Result<Plan
     };
     if score == Some(Score::Additive) {
         if !(query.is_name_expr() && key.is_name_expr()) {
-            return Err("the bias needs the sizes of query and key, which are not names here".to_owned());
+            return Err(
+                "the bias needs the sizes of query and key, which are not names here".to_owned(),
+            );
         }
         if rewrite::simple_statement(scope, id).is_none() {
-            return Err("the bias needs a line of its own, and the call is within another statement".to_owned());
+            return Err(
+                "the bias needs a line of its own, and the call is within another statement"
+                    .to_owned(),
+            );
         }
         let infinite = given(SCORE).is_some_and(|score_mod| score::masks(scope, score_mod));
         if infinite && mask.is_none() {
@@ -174,7 +191,8 @@ fn plan<'a>(scope: Scope<'_, 'a>, id: NodeId, call: &'a ExprCall) -> Result<Plan
         }
     }
     if let Some((mask, made)) = &mask {
-        let text = |parameter| call::value(&made.arguments, parameter).map(|value| context.text(value));
+        let text =
+            |parameter| call::value(&made.arguments, parameter).map(|value| context.text(value));
         if mask.is_causal() {
             if text(3) != text(4) {
                 doubts.push("the numbers of queries and keys differ".to_owned());
@@ -186,7 +204,10 @@ fn plan<'a>(scope: Scope<'_, 'a>, id: NodeId, call: &'a ExprCall) -> Result<Plan
             doubts.push("the text of a mask function is not in this file".to_owned());
         }
         if score == Some(Score::Causal) && !mask.is_causal() {
-            return Err("a causal score_mod and another block mask together are left to a person".to_owned());
+            return Err(
+                "a causal score_mod and another block mask together are left to a person"
+                    .to_owned(),
+            );
         }
     } else if score == Some(Score::Causal) && !sources::same(scope, query, key) {
         doubts.push("query and key may differ in length".to_owned());
@@ -226,7 +247,9 @@ fn check_dense<'a>(scope: Scope<'_, 'a>, plan: &Plan<'a>, query: &'a Expr) -> Re
     let [batch, head, ..] = mask.uses();
     for (used, parameter, name) in [(batch, 1, "B"), (head, 2, "H")] {
         if used && given(parameter).is_none() {
-            return Err(format!("the mask depends on an index whose size, {name}, is not named"));
+            return Err(format!(
+                "the mask depends on an index whose size, {name}, is not named"
+            ));
         }
     }
     Ok(())
@@ -241,8 +264,8 @@ pub(crate) fn device<'a>(scope: Scope<'_, 'a>, plan: &Plan<'a>, query: &'a Expr)
     }
     let Expr::Name(name) = query else { return None };
     let index = scope.context.index;
-    let same_function =
-        index.get(made.id).and_then(|node| node.function) == index.get(plan.id).and_then(|node| node.function);
+    let same_function = index.get(made.id).and_then(|node| node.function)
+        == index.get(plan.id).and_then(|node| node.function);
     let before = scope
         .bindings
         .visible(name.id.as_str(), plan.id, index)

@@ -5,7 +5,9 @@ use crate::python::imports::Rewrite;
 use crate::python::{NodeId, Ranged as _, TextRange, TextSize, ast};
 use crate::rules::source::attention::flex::call::{self, Holder};
 use crate::rules::source::attention::flex::function::Scope;
-use crate::rules::source::attention::flex::plan::{self, GQA, KEY, MASK, Plan, QUERY, SCALE, SCORE};
+use crate::rules::source::attention::flex::plan::{
+    self, GQA, KEY, MASK, Plan, QUERY, SCALE, SCORE,
+};
 use crate::rules::source::attention::flex::score::Score;
 use ast::AnyNodeRef;
 
@@ -57,7 +59,14 @@ struct Indices {
     lines: Vec<String>,
 }
 
-fn indices(scope: Scope<'_, '_>, at: NodeId, sizes: [Option<String>; 4], device: &str, torch: &str, named: bool) -> Indices {
+fn indices(
+    scope: Scope<'_, '_>,
+    at: NodeId,
+    sizes: [Option<String>; 4],
+    device: &str,
+    torch: &str,
+    named: bool,
+) -> Indices {
     let mut out = Indices {
         texts: std::array::from_fn(|_| "0".to_owned()),
         lines: Vec::new(),
@@ -65,7 +74,10 @@ fn indices(scope: Scope<'_, '_>, at: NodeId, sizes: [Option<String>; 4], device:
     for (((name, subscript), size), text) in INDICES.into_iter().zip(sizes).zip(&mut out.texts) {
         let Some(size) = size else { continue };
         let value = format!("{torch}({size}, device={device}){subscript}");
-        let free = scope.bindings.visible(name, at, scope.context.index).is_empty();
+        let free = scope
+            .bindings
+            .visible(name, at, scope.context.index)
+            .is_empty();
         if named && free {
             out.lines.push(format!("{name} = {value}"));
             name.clone_into(text);
@@ -91,7 +103,11 @@ fn lines_before(rewrite: &mut Rewrite<'_, '_>, start: TextSize, indent: &str, li
 }
 
 /// Makes the edits of one call.
-pub(crate) fn call<'a>(scope: Scope<'_, 'a>, plan: &Plan<'a>, rewrite: &mut Rewrite<'_, 'a>) -> Option<()> {
+pub(crate) fn call<'a>(
+    scope: Scope<'_, 'a>,
+    plan: &Plan<'a>,
+    rewrite: &mut Rewrite<'_, 'a>,
+) -> Option<()> {
     let context = scope.context;
     let callee = rewrite.functional("scaled_dot_product_attention");
     let query = call::value(&plan.arguments, QUERY)?;
@@ -109,13 +125,17 @@ pub(crate) fn call<'a>(scope: Scope<'_, 'a>, plan: &Plan<'a>, rewrite: &mut Rewr
     }
     let mut news: Vec<String> = Vec::new();
     if plan.score == Some(Score::Additive) {
-        news.push(format!("attn_mask={}", bias(scope, plan, rewrite, mask.as_deref())?));
+        news.push(format!(
+            "attn_mask={}",
+            bias(scope, plan, rewrite, mask.as_deref())?
+        ));
     } else if plan.is_causal() {
         news.push("is_causal=True".to_owned());
     } else if let Some(mask) = mask {
         news.push(format!("attn_mask={mask}"));
     }
-    let given_scale = call::value(&plan.arguments, SCALE).filter(|value| !value.is_none_literal_expr());
+    let given_scale =
+        call::value(&plan.arguments, SCALE).filter(|value| !value.is_none_literal_expr());
     let factor = match &plan.score {
         Some(Score::Scale(factor)) => Some(match given_scale {
             Some(scale) if scale.is_number_literal_expr() || scale.is_name_expr() => {
@@ -124,7 +144,11 @@ pub(crate) fn call<'a>(scope: Scope<'_, 'a>, plan: &Plan<'a>, rewrite: &mut Rewr
             Some(scale) => format!("scale={factor} * ({})", context.text(scale)),
             None => {
                 let query = context.text(query);
-                let query = if query.contains(' ') { format!("({query})") } else { query.to_owned() };
+                let query = if query.contains(' ') {
+                    format!("({query})")
+                } else {
+                    query.to_owned()
+                };
                 format!("scale={factor} * {query}.size(-1) ** -0.5")
             }
         }),
@@ -148,7 +172,11 @@ pub(crate) fn call<'a>(scope: Scope<'_, 'a>, plan: &Plan<'a>, rewrite: &mut Rewr
             Some(SCORE | MASK) => {
                 left -= 1;
                 // The last place takes all that is left.
-                let text: Vec<String> = if left == 0 { news.by_ref().collect() } else { news.next().into_iter().collect() };
+                let text: Vec<String> = if left == 0 {
+                    news.by_ref().collect()
+                } else {
+                    news.next().into_iter().collect()
+                };
                 if text.is_empty() {
                     rewrite.remove_argument(argument.range, before);
                 } else {
@@ -206,12 +234,18 @@ fn unhold<'a>(scope: Scope<'_, 'a>, plan: &Plan<'a>, rewrite: &mut Rewrite<'_, '
 }
 
 /// The dense mask that stands where the block mask was made.
-fn dense_mask<'a>(scope: Scope<'_, 'a>, plan: &Plan<'a>, rewrite: &mut Rewrite<'_, 'a>) -> Option<String> {
+fn dense_mask<'a>(
+    scope: Scope<'_, 'a>,
+    plan: &Plan<'a>,
+    rewrite: &mut Rewrite<'_, 'a>,
+) -> Option<String> {
     let context = scope.context;
     let (mask, made) = plan.dense()?;
     let query = call::value(&plan.arguments, QUERY)?;
     let device = plan::device(scope, plan, query)?;
-    let size = |parameter: usize| call::value(&made.arguments, parameter).map(|value| context.text(value).to_owned());
+    let size = |parameter: usize| {
+        call::value(&made.arguments, parameter).map(|value| context.text(value).to_owned())
+    };
     let [batch, head, rows, columns] = mask.uses();
     let needed = |used: bool, parameter: usize| {
         size(parameter).filter(|size| used && !matches!(size.as_str(), "None" | "1"))
@@ -231,16 +265,26 @@ fn dense_mask<'a>(scope: Scope<'_, 'a>, plan: &Plan<'a>, rewrite: &mut Rewrite<'
     let texts: Vec<&str> = indices.texts.iter().map(String::as_str).collect();
     let text = mask.dense(scope, texts.try_into().ok()?);
     // What is written over several lines needs brackets where the call had them.
-    Some(if text.contains('\n') { format!("({text})") } else { text })
+    Some(if text.contains('\n') {
+        format!("({text})")
+    } else {
+        text
+    })
 }
 
 /// The bias, computed on lines before the call; its name.
-fn bias<'a>(scope: Scope<'_, 'a>, plan: &Plan<'a>, rewrite: &mut Rewrite<'_, 'a>, mask: Option<&str>) -> Option<String> {
+fn bias<'a>(
+    scope: Scope<'_, 'a>,
+    plan: &Plan<'a>,
+    rewrite: &mut Rewrite<'_, 'a>,
+    mask: Option<&str>,
+) -> Option<String> {
     let context = scope.context;
     let query = context.text(call::value(&plan.arguments, QUERY)?);
     let key = context.text(call::value(&plan.arguments, KEY)?);
     let score_mod = call::value(&plan.arguments, SCORE)?;
-    let function = crate::rules::source::attention::flex::function::resolve(scope, score_mod, 5, 0).ok()?;
+    let function =
+        crate::rules::source::attention::flex::function::resolve(scope, score_mod, 5, 0).ok()?;
     let used = function.uses(scope, function.value);
     let uses = |at: usize| used.get(at).copied().unwrap_or(true);
     let (start, indent) = simple_statement(scope, plan.id)?;
@@ -251,10 +295,22 @@ fn bias<'a>(scope: Scope<'_, 'a>, plan: &Plan<'a>, rewrite: &mut Rewrite<'_, 'a>
         Some(format!("{key}.size(-2)")),
     ];
     let arange = rewrite.torch("arange");
-    let found = indices(scope, plan.id, sizes, &format!("{query}.device"), &arange, true);
+    let found = indices(
+        scope,
+        plan.id,
+        sizes,
+        &format!("{query}.device"),
+        &arange,
+        true,
+    );
     let name = ["attn_bias", "attn_mask", "score_bias"]
         .into_iter()
-        .find(|name| scope.bindings.visible(name, plan.id, context.index).is_empty())?;
+        .find(|name| {
+            scope
+                .bindings
+                .visible(name, plan.id, context.index)
+                .is_empty()
+        })?;
     let [batch, head, rows, columns] = &found.texts;
     let called = if score_mod.is_lambda_expr() {
         let texts = ["0.0", batch, head, rows, columns];
@@ -266,7 +322,10 @@ fn bias<'a>(scope: Scope<'_, 'a>, plan: &Plan<'a>, rewrite: &mut Rewrite<'_, 'a>
         );
         format!("({body})")
     } else {
-        format!("{}(0.0, {batch}, {head}, {rows}, {columns})", context.text(score_mod))
+        format!(
+            "{}(0.0, {batch}, {head}, {rows}, {columns})",
+            context.text(score_mod)
+        )
     };
     let mut lines = found.lines;
     lines.push(format!("{name} = {called}.to({query}.dtype)"));
@@ -277,7 +336,9 @@ fn bias<'a>(scope: Scope<'_, 'a>, plan: &Plan<'a>, rewrite: &mut Rewrite<'_, 'a>
     };
     if let Some(seen) = seen {
         let choose = rewrite.torch("where");
-        lines.push(format!("{name} = {choose}({seen}, {name}, float(\"-inf\"))"));
+        lines.push(format!(
+            "{name} = {choose}({seen}, {name}, float(\"-inf\"))"
+        ));
     }
     lines_before(rewrite, start, &indent, &lines);
     Some(name.to_owned())

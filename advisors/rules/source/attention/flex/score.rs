@@ -26,7 +26,11 @@ pub(crate) enum Score {
 }
 
 /// What a score_mod does, or why attention cannot express it.
-pub(crate) fn of<'a>(scope: Scope<'_, 'a>, function: &Function<'a>, name: &str) -> Result<Score, String> {
+pub(crate) fn of<'a>(
+    scope: Scope<'_, 'a>,
+    function: &Function<'a>,
+    name: &str,
+) -> Result<Score, String> {
     if function.is(function.value, SCORE) {
         return Ok(Score::Identity);
     }
@@ -56,11 +60,20 @@ pub(crate) fn of<'a>(scope: Scope<'_, 'a>, function: &Function<'a>, name: &str) 
 }
 
 fn depends<'a>(scope: Scope<'_, 'a>, function: &Function<'a>, expression: &'a Expr) -> bool {
-    function.uses(scope, expression).first().copied().unwrap_or(true)
+    function
+        .uses(scope, expression)
+        .first()
+        .copied()
+        .unwrap_or(true)
 }
 
 /// The score once, with a factor of one, plus what does not depend on it.
-fn additive<'a>(scope: Scope<'_, 'a>, function: &Function<'a>, expression: &'a Expr, depth: usize) -> bool {
+fn additive<'a>(
+    scope: Scope<'_, 'a>,
+    function: &Function<'a>,
+    expression: &'a Expr,
+    depth: usize,
+) -> bool {
     let expression = function.look(expression);
     if depth > MAX_DEPTH {
         return false;
@@ -75,7 +88,9 @@ fn additive<'a>(scope: Scope<'_, 'a>, function: &Function<'a>, expression: &'a E
             (inner(&it.left) && free(&it.right)) || (free(&it.left) && inner(&it.right))
         }
         Expr::BinOp(it) if it.op == Operator::Sub => inner(&it.left) && free(&it.right),
-        Expr::Call(call) if scope.context.qualified(&call.func).as_deref() == Some("torch.where") => {
+        Expr::Call(call)
+            if scope.context.qualified(&call.func).as_deref() == Some("torch.where") =>
+        {
             let [condition, yes, no] = &*call.arguments.args else {
                 return false;
             };
@@ -150,7 +165,11 @@ fn factor<'a>(scope: Scope<'_, 'a>, function: &Function<'a>) -> Option<String> {
     let global = matches!(other, Expr::Name(name)
         if scope.bindings.only(name, scope.context.index).is_some_and(|b| b.scope.is_none()));
     let text = scope.context.text(if global { other } else { value });
-    Some(if inverse { format!("1 / {text}") } else { text.to_owned() })
+    Some(if inverse {
+        format!("1 / {text}")
+    } else {
+        text.to_owned()
+    })
 }
 
 fn caps<'a>(scope: Scope<'_, 'a>, function: &Function<'a>) -> bool {
@@ -163,7 +182,9 @@ fn caps<'a>(scope: Scope<'_, 'a>, function: &Function<'a>) -> bool {
         .any(|node| match node {
             AnyNodeRef::ExprCall(call) => {
                 let text = scope.context.text(&*call.func);
-                text.rsplit('.').next().is_some_and(|name| name.contains("tanh"))
+                text.rsplit('.')
+                    .next()
+                    .is_some_and(|name| name.contains("tanh"))
             }
             AnyNodeRef::ExprName(name) => name.id.contains("tanh"),
             _ => false,

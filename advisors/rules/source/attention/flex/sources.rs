@@ -48,10 +48,13 @@ fn of<'a>(scope: Scope<'_, 'a>, expression: &'a Expr) -> Option<BTreeSet<NodeId>
                     Bound::Import | Bound::Function(_) => {}
                     // A tuple: `q, k, v = ...`.
                     Bound::Other => {
-                        let statement = index.ancestors(binding.id).find_map(|(_, node)| match node.node {
-                            AnyNodeRef::StmtAssign(assign) => Some(&*assign.value),
-                            _ => None,
-                        })?;
+                        let statement =
+                            index
+                                .ancestors(binding.id)
+                                .find_map(|(_, node)| match node.node {
+                                    AnyNodeRef::StmtAssign(assign) => Some(&*assign.value),
+                                    _ => None,
+                                })?;
                         open.push(index.id_of_expr(statement)?);
                     }
                 }
