@@ -108,7 +108,29 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::logs::throughput::input_wait::InputWait,
     // Text, TL6xx: launch commands and configurations.
     // Source, TS1xx: recompilation.
+    &rules::source::recompilation::unpadded_batches::UnpaddedBatches,
+    &rules::source::recompilation::partial_batch::PartialBatch,
+    &rules::source::recompilation::growing_cache::GrowingCache,
+    &rules::source::recompilation::changing_scalars::ChangingScalars,
+    &rules::source::recompilation::jit_in_loop::JitInLoop,
+    &rules::source::recompilation::weak_types::WeakTypes,
+    &rules::source::recompilation::changing_statics::ChangingStatics,
+    &rules::source::recompilation::compile_options::CompileOptions,
+    &rules::source::recompilation::runtime_slices::RuntimeSlices,
+    &rules::source::recompilation::short_buffer::ShortBuffer,
+    &rules::source::recompilation::dynamic_section::DynamicSection,
+    &rules::source::recompilation::missing_mark_step::MissingMarkStep,
+    &rules::source::recompilation::host_random::HostRandom,
+    &rules::source::recompilation::no_compilation_cache::NoCompilationCache,
     // Source, TS2xx: host synchronisation.
+    &rules::source::host_sync::host_reads::HostReads,
+    &rules::source::host_sync::tensor_condition::TensorCondition,
+    &rules::source::host_sync::printed_tensors::PrintedTensors,
+    &rules::source::host_sync::metrics_each_step::MetricsEachStep,
+    &rules::source::host_sync::hidden_sync::HiddenSync,
+    &rules::source::host_sync::per_tensor_transfers::PerTensorTransfers,
+    &rules::source::host_sync::loader_without_workers::LoaderWithoutWorkers,
+    &rules::source::host_sync::compile_in_loop::CompileInLoop,
     // Source, TS3xx: operations that are slow on a TPU, or lose their fast kernel.
     &rules::source::attention::flex_attention::FlexAttention,
     &rules::source::attention::flex_attention_setting::FlexAttentionSetting,
@@ -131,6 +153,8 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::source::shapes::odd_batch::OddBatch,
     // Source, TS5xx: migration to TorchTPU.
     // Source, TS6xx: coverage of operations.
+    // Source, TS7xx: sharding.
+    &rules::source::sharding::conflicting_specs::ConflictingSpecs,
 ];
 
 /// The rule of that code or name, in any case.

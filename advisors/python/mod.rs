@@ -22,6 +22,7 @@ mod project;
 mod scopes;
 mod tensors;
 mod transforms;
+mod turns;
 
 pub use file::{SourceFile, SourceNote};
 pub use hot::{Heat, HeatKind, Hot};
@@ -130,6 +131,12 @@ impl<'a> SourceContext<'a> {
     #[must_use]
     pub fn assigned(&self, at: NodeId, name: &str) -> Vec<&'a ast::Expr> {
         self.scopes.assigned(self.index, at, name)
+    }
+
+    /// What a name is a part of: the value that a tuple of targets, its name among them, unpacks.
+    #[must_use]
+    pub fn unpacked_from(&self, at: NodeId, name: &str) -> Option<&'a ast::Expr> {
+        self.scopes.unpacked_from(self.index, at, name)
     }
 
     /// Whether the file is one whose code runs once: a test, a converter, a set-up script.

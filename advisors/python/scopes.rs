@@ -334,6 +334,22 @@ impl<'a> Scopes<'a> {
         }
     }
 
+    /// The value that a tuple of targets unpacks, the name among them, in the scope of a node.
+    pub(super) fn unpacked_from(
+        &self,
+        index: &Index<'a>,
+        at: NodeId,
+        name: &str,
+    ) -> Option<&'a Expr> {
+        let scope = index.get(at).and_then(|node| node.function);
+        self.bindings(scope, name)?
+            .iter()
+            .find_map(|binding| match &binding.source {
+                Source::Assigned { value, path } if path.len() == 1 => Some(*value),
+                _ => None,
+            })
+    }
+
     /// What a class assigns to an attribute of `self`.
     pub(super) fn attribute(&self, class: NodeId, name: &str) -> &[Binding<'a>] {
         self.attributes
