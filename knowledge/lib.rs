@@ -6,6 +6,7 @@
 //! data/ici.toml ──────────────> ici         how fast collectives run over the links
 //! data/advice/base_rates.toml ──> advice      how often a kind of advice helped
 //! data/calibration/*.toml ──────> calibration what the compiler's figures mean in time
+//! data/torch_tpu/* ─────────────> torch_tpu   what TorchTPU has, and what to write instead
 //! ```
 //!
 //! The files are part of the program and parsed once, at the first question. They hold facts that
@@ -23,6 +24,7 @@ pub mod calibration;
 pub mod chips;
 pub mod efficiency;
 pub mod ici;
+pub mod torch_tpu;
 
 use serde::de::DeserializeOwned;
 

@@ -1,1 +1,4 @@
 //! Rules on operations that TorchTPU does not have.
+
+pub mod unsupported_op;
+pub mod used;
