@@ -56,7 +56,7 @@ impl Rule for GradScaler {
                     } else {
                         ", enabled=False"
                     };
-                    let last = call.arguments.arguments_source_order().last();
+                    let last = call.arguments.iter_source_order().last();
                     let at = last.map_or(inside, |last| match last {
                         ruff_python_ast::ArgOrKeyword::Arg(value) => value.end(),
                         ruff_python_ast::ArgOrKeyword::Keyword(keyword) => keyword.end(),

@@ -45,37 +45,6 @@ pub(crate) fn keyword<'a>(call: &'a ExprCall, name: &str) -> Option<&'a Keyword>
     call.arguments.find_keyword(name)
 }
 
-/// The edit that takes an argument out of a call, with its comma.
-pub(crate) fn without_argument(
-    context: &SourceContext<'_>,
-    call: &ExprCall,
-    argument: TextRange,
-) -> Edit {
-    let ranges: Vec<TextRange> = call
-        .arguments
-        .arguments_source_order()
-        .map(|argument| match argument {
-            ArgOrKeyword::Arg(value) => value.range(),
-            ArgOrKeyword::Keyword(keyword) => keyword.range(),
-        })
-        .collect();
-    let at = ranges.iter().position(|range| *range == argument);
-    let before = at
-        .and_then(|at| at.checked_sub(1))
-        .and_then(|at| ranges.get(at));
-    let after = at.and_then(|at| ranges.get(at + 1));
-    let range = match (before, after) {
-        (Some(before), _) => TextRange::new(before.end(), argument.end()),
-        (None, Some(after)) => TextRange::new(argument.start(), after.start()),
-        // A trailing comma must go, too.
-        (None, None) => TextRange::new(
-            call.arguments.start() + ruff_text_size::TextSize::from(1),
-            call.arguments.end() - ruff_text_size::TextSize::from(1),
-        ),
-    };
-    context.edit(range, "")
-}
-
 /// Edits that take several arguments out of a call. Neighbours would overlap one another, so they
 /// are taken out as runs.
 pub(crate) fn without_arguments(
@@ -85,7 +54,7 @@ pub(crate) fn without_arguments(
 ) -> Vec<Edit> {
     let mut all: Vec<(TextRange, bool)> = call
         .arguments
-        .arguments_source_order()
+        .iter_source_order()
         .map(|argument| match argument {
             ArgOrKeyword::Arg(value) => (value.range(), false),
             ArgOrKeyword::Keyword(keyword) => {
