@@ -203,7 +203,7 @@ impl Version {
             name => name,
         };
         let backward = format!("{name}_backward");
-        (self.support(name) != Support::Unsupported && self.support(&backward).is_missing())
+        (self.support(name) == Support::Kernel && self.support(&backward).is_missing())
             .then_some(backward)
     }
 }
@@ -516,6 +516,7 @@ mod tests {
         let missing = known.missing_gradient("aten.adaptive_max_pool2d.default");
         assert_eq!(missing.as_deref(), Some("adaptive_max_pool2d_backward"));
         assert_eq!(known.missing_gradient("relu"), None);
+        assert_eq!(known.missing_gradient("batch_norm"), None);
         assert_eq!(known.missing_gradient("upsample_bilinear2d"), None);
     }
 

@@ -82,6 +82,12 @@ impl Rule for UnsupportedOp {
 fn remark(known: &Version, operator: &str, found: Found) -> Remark {
     let compiled = known.support(operator) == Support::CompiledOnly;
     let title = match &found.gradient {
+        // PyTorch writes the gradients of resizes in Python for compiled code.
+        Some(backward) if operator.starts_with("upsample_") => format!(
+            "aten::{operator} has no gradient in torch_tpu {}: training raises at aten::{backward} \
+             unless it is compiled",
+            known.torch_tpu
+        ),
         Some(backward) => format!(
             "aten::{operator} has no gradient in torch_tpu {}: training raises at aten::{backward}",
             known.torch_tpu

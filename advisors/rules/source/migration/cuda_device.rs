@@ -123,7 +123,11 @@ fn in_call(context: &SourceContext<'_>, id: NodeId, call: &ExprCall, found: &mut
     let method = call.func.as_attribute_expr();
     if let Some(method) = method.filter(|method| method.attr.as_str() == "cuda") {
         let is_module = name == "torch.cuda" || name.starts_with("torch.");
-        if is_module || is_guarded(context, id) || is_super_call(&method.value) {
+        if is_module
+            || is_guarded(context, id)
+            || is_super_call(&method.value)
+            || !moves_to_gpu(call)
+        {
             return;
         }
         let mut replacement = ".to(\"tpu\"".to_owned();
@@ -145,7 +149,21 @@ fn in_call(context: &SourceContext<'_>, id: NodeId, call: &ExprCall, found: &mut
     }
     let is_to = method.is_some_and(|method| method.attr.as_str() == "to");
     let of_torch = name.starts_with("torch.");
-    if name == "torch.device" || name == "torch.Generator" {
+    let is_default = context
+        .index
+        .ancestors(id)
+        .any(|(_, above)| matches!(above.node, AnyNodeRef::ParameterWithDefault(_)));
+    if is_default {
+        // `def f(device=torch.device("cuda"))`: callers may give another.
+        if let Some(first) = call
+            .arguments
+            .args
+            .first()
+            .filter(|_| name == "torch.device")
+        {
+            device(context, id, first, &mut found.likely);
+        }
+    } else if name == "torch.device" || name == "torch.Generator" {
         let first = call.arguments.args.first();
         let index = call.arguments.args.get(1);
         if let (Some(first), Some(index)) = (first, index)
@@ -193,6 +211,17 @@ fn device(context: &SourceContext<'_>, id: NodeId, device: &Expr, places: &mut P
     }
     let place = context.place(device.range(), "there is no GPU");
     places.add(place, [context.edit(device.range(), tpu)]);
+}
+
+/// Whether a call has the arguments of `Tensor.cuda` and `Module.cuda`: a device and `non_blocking`.
+fn moves_to_gpu(call: &ExprCall) -> bool {
+    let known = |name: &str| matches!(name, "device" | "non_blocking" | "memory_format");
+    let arguments = &call.arguments;
+    arguments.args.len() <= 1
+        && arguments
+            .keywords
+            .iter()
+            .all(|keyword| keyword.arg.as_ref().is_some_and(|name| known(name)))
 }
 
 fn is_super_call(value: &Expr) -> bool {

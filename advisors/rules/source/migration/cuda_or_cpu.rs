@@ -116,7 +116,7 @@ fn choice_edits(context: &SourceContext<'_>, choice: &ExprIf) -> Option<Vec<Edit
         return None;
     }
     if !is_cuda_test(context, &choice.test) {
-        return Some(Vec::new());
+        return asks_for_a_gpu(context, &choice.test).then(Vec::new);
     }
     let edits = [
         accelerator_for(context, device),
@@ -139,6 +139,20 @@ fn is_cuda_test(context: &SourceContext<'_>, test: &Expr) -> bool {
     let call = test.as_call_expr();
     call.and_then(|call| context.qualified(&call.func))
         .is_some_and(|name| name == CUDA_TEST)
+}
+
+/// Whether a condition asks for a GPU and the user's wish, as `use_cuda and not args.cpu`.
+fn asks_for_a_gpu(context: &SourceContext<'_>, test: &Expr) -> bool {
+    let plain = |value: &Expr| {
+        let inner = value.as_unary_op_expr().map_or(value, |not| &not.operand);
+        inner.is_name_expr() || inner.is_attribute_expr() || is_cuda_test(context, inner)
+    };
+    let all_plain = match test {
+        Expr::BoolOp(all) => all.values.iter().all(plain),
+        test => plain(test),
+    };
+    let text = context.text(test).to_ascii_lowercase();
+    all_plain && (text.contains("cuda") || text.contains("gpu"))
 }
 
 fn test_edit(context: &SourceContext<'_>, test: &Expr) -> Option<Edit> {

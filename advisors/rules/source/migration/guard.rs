@@ -25,6 +25,7 @@ const DEVICE_WORDS: &[&str] = &[
     "is_hip",
     "triton",
     "capability",
+    "version",
 ];
 
 /// Signs that a file serves other devices than GPUs, CPUs and, once it is migrated, TPUs.

@@ -32,6 +32,7 @@ impl Rule for TorchCudaCall {
             return Vec::new();
         }
         let mut raising = Places::default();
+        let mut asking = Places::default();
         let mut without = Places::default();
         let mut idle = Places::default();
         let mut idle_matters = false;
@@ -42,7 +43,8 @@ impl Rule for TorchCudaCall {
                 continue;
             };
             let asks = known.name == "is_available";
-            if is_guarded(context, id) || (asks && !stops_the_run(context, id)) {
+            let branches = name == "device_count" && is_in_condition(context, id);
+            if is_guarded(context, id) || branches || (asks && !stops_the_run(context, id)) {
                 continue;
             }
             let stops = asks || known.on_tpu == OnTpu::Raises;
@@ -54,6 +56,7 @@ impl Rule for TorchCudaCall {
             });
             let place = context.place(call.func.range(), label);
             match (stops, edit) {
+                (true, Some(edit)) if asks => asking.add(place, [edit]),
                 (true, Some(edit)) => raising.add(place, [edit]),
                 (true, None) => without.add(place, []),
                 (false, edit) => {
@@ -79,6 +82,15 @@ impl Rule for TorchCudaCall {
             let high = severity(Severity::High);
             let exact = Numerics::BitExact;
             remarks.push(raising.fixed(high, title, fix, applicability, exact));
+        }
+        if !asking.is_empty() {
+            let title = format!(
+                "{} that ends the run where no GPU is found, as on a TPU",
+                counted(asking.len(), "check")
+            );
+            let fix = "any accelerator will do";
+            let (unsafe_, exact) = (Applicability::Unsafe, Numerics::BitExact);
+            remarks.push(asking.fixed(severity(Severity::High), title, fix, unsafe_, exact));
         }
         if !without.is_empty() {
             let title = format!(
@@ -121,6 +133,19 @@ fn label(known: &CudaCall, stops: bool) -> String {
         words = format!("{words}: {}", known.note);
     }
     words
+}
+
+/// Whether a call decides a branch: `if torch.cuda.device_count() > 1:` is false on a TPU, which has
+/// one device in each process, and right.
+fn is_in_condition(context: &SourceContext<'_>, id: NodeId) -> bool {
+    let Some(own) = context.index.get(id).map(|node| node.node.range()) else {
+        return false;
+    };
+    match context.index.statement_of(id) {
+        Some(AnyNodeRef::StmtIf(branch)) => branch.test.range().contains_range(own),
+        Some(AnyNodeRef::StmtAssert(_)) => true,
+        _ => false,
+    }
 }
 
 /// Whether the run ends where no GPU is found: `assert torch.cuda.is_available()`, `if not
