@@ -152,9 +152,22 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::source::shapes::narrow_head::NarrowHead,
     &rules::source::shapes::odd_batch::OddBatch,
     // Source, TS5xx: migration to TorchTPU.
+    &rules::source::migration::cuda_device::CudaDevice,
+    &rules::source::migration::cuda_or_cpu::CudaOrCpu,
+    &rules::source::migration::cuda_autocast::CudaAutocast,
+    &rules::source::migration::grad_scaler::GradScaler,
+    &rules::source::migration::torch_cuda_call::TorchCudaCall,
+    &rules::source::migration::nccl_backend::NcclBackend,
+    &rules::source::migration::device_per_process::DevicePerProcess,
+    &rules::source::migration::compile_options::CompileOptions,
+    &rules::source::migration::gpu_package::GpuPackage,
+    &rules::source::migration::pytorch_xla::PytorchXla,
+    &rules::source::migration::checkpoint_location::CheckpointLocation,
+    &rules::source::migration::cuda_settings::CudaSettings,
     // Source, TS6xx: coverage of operations.
     // Source, TS7xx: sharding.
     &rules::source::sharding::conflicting_specs::ConflictingSpecs,
+    &rules::source::coverage::unsupported_op::UnsupportedOp,
 ];
 
 /// The rule of that code or name, in any case.

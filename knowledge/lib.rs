@@ -7,6 +7,7 @@
 //! data/slices.toml ───────────> slices      how many chips one slice has
 //! data/advice/base_rates.toml ──> advice      how often a kind of advice helped
 //! data/calibration/*.toml ──────> calibration what the compiler's figures mean in time
+//! data/torch_tpu/* ─────────────> torch_tpu   what TorchTPU has, and what to write instead
 //! ```
 //!
 //! The files are part of the program and parsed once, at the first question. They hold facts that
@@ -25,6 +26,7 @@ pub mod chips;
 pub mod efficiency;
 pub mod ici;
 pub mod slices;
+pub mod torch_tpu;
 
 use serde::de::DeserializeOwned;
 

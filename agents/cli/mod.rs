@@ -5,6 +5,7 @@ pub mod calibrate;
 pub mod check;
 pub mod compare;
 pub mod compile_worker;
+pub mod coverage;
 pub mod diff;
 pub mod doctor;
 pub mod explain;
@@ -43,6 +44,8 @@ enum Command {
     Analyze(analyze::Args),
     /// Read Python sources: what they will do on a TPU, and what to change.
     Check(check::Args),
+    /// Count the ATen operators of a model that TorchTPU has, and name those it lacks.
+    Coverage(coverage::Args),
     /// List operations with their time, rates and roofline.
     Ops(ops::Args),
     /// List steps: time, period, spread, by core.
@@ -135,6 +138,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let outcome = match cli.command {
         Command::Analyze(args) => analyze::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Coverage(args) => coverage::run(&args),
         Command::Ops(args) => ops::run(&args),
         Command::Steps(args) => steps::run(&args),
         Command::Diff(args) => diff::run(&args),

@@ -1,1 +1,25 @@
 //! Rules on operations that TorchTPU does not have.
+
+pub mod graph;
+pub mod unsupported_op;
+pub mod used;
+
+use std::collections::BTreeMap;
+
+use crate::python::{Index, Names, Project, SourceContext, SourceFile, SourceNote};
+
+/// The operators that a Python file is certain to call, and how often it is written.
+///
+/// # Errors
+/// When it is no Python 3.
+pub fn of_source(path: &str, bytes: Vec<u8>) -> Result<BTreeMap<String, usize>, SourceNote> {
+    let file = SourceFile::parse(path, bytes)?;
+    let index = Index::new(file.module());
+    let names = Names::new(&index);
+    Ok(used::counts(&SourceContext {
+        project: &Project::default(),
+        file: &file,
+        index: &index,
+        names: &names,
+    }))
+}
