@@ -85,7 +85,12 @@ fn check_config(
     Ok((findings.collect(), config.text.lines().count() as u64))
 }
 
-fn check_file(project: &Project, file: &SourceFile, rules: &[&dyn Rule]) -> Vec<Finding> {
+/// Calls `see` with all that is known of a file.
+pub fn with_context<T>(
+    project: &Project,
+    file: &SourceFile,
+    see: impl FnOnce(&SourceContext<'_>) -> T,
+) -> T {
     let index = Index::new(file.module());
     let names = Names::new(&index);
     let scopes = Scopes::new(&index);
@@ -104,7 +109,7 @@ fn check_file(project: &Project, file: &SourceFile, rules: &[&dyn Rule]) -> Vec<
         &tensors,
         &line_of,
     );
-    let context = SourceContext {
+    see(&SourceContext {
         project,
         file,
         index: &index,
@@ -113,15 +118,15 @@ fn check_file(project: &Project, file: &SourceFile, rules: &[&dyn Rule]) -> Vec<
         tensors: &tensors,
         hot: &hot,
         scopes: &scopes,
-    };
-    let mut findings = Vec::new();
-    for rule in rules {
-        let remarks = rule.check_source(&context);
-        findings.extend(
-            remarks
-                .into_iter()
-                .map(|remark| rank::remarked(*rule, remark)),
-        );
-    }
-    findings
+    })
+}
+
+fn check_file(project: &Project, file: &SourceFile, rules: &[&dyn Rule]) -> Vec<Finding> {
+    with_context(project, file, |context| {
+        let findings = rules.iter().flat_map(|rule| {
+            let remarks = rule.check_source(context).into_iter();
+            remarks.map(|remark| rank::remarked(*rule, remark))
+        });
+        findings.collect()
+    })
 }

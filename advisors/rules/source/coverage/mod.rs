@@ -6,7 +6,7 @@ pub mod used;
 
 use std::collections::BTreeMap;
 
-use crate::python::{Index, Names, Project, SourceContext, SourceFile, SourceNote};
+use crate::python::{Project, SourceFile, SourceNote, with_context};
 
 /// The operators that a Python file is certain to call, and how often it is written.
 ///
@@ -14,12 +14,5 @@ use crate::python::{Index, Names, Project, SourceContext, SourceFile, SourceNote
 /// When it is no Python 3.
 pub fn of_source(path: &str, bytes: Vec<u8>) -> Result<BTreeMap<String, usize>, SourceNote> {
     let file = SourceFile::parse(path, bytes)?;
-    let index = Index::new(file.module());
-    let names = Names::new(&index);
-    Ok(used::counts(&SourceContext {
-        project: &Project::default(),
-        file: &file,
-        index: &index,
-        names: &names,
-    }))
+    Ok(with_context(&Project::default(), &file, used::counts))
 }
