@@ -381,6 +381,7 @@ fn guards(text: &str) -> Vec<String> {
         Ok(several) => several,
         Err(_) => text.lines().map(str::to_owned).collect(),
     };
+    // `0/1: tensor 'x' …`: which of the earlier compiles it is a guard of.
     let without_id = |guard: &String| match guard.trim().split_once(": ") {
         Some((id, guard)) if id.contains('/') => guard.trim().to_owned(),
         _ => guard.trim().to_owned(),

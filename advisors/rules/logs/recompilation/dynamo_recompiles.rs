@@ -118,7 +118,7 @@ fn remark(logs: &Logs, functions: &[(SourceLine, Recompiled)], limits: &[&Messag
         .map_or_else(String::new, |((tensor, axis), sizes)| match sizes[..] {
             // The warning of the limit names the last one only.
             [one, other] if functions.is_empty() => {
-                format!(", at last because axis {axis} of `{tensor}` was {other} and {one}")
+                format!(", at last because axis {axis} of `{tensor}` had {one} and {other}")
             }
             _ => {
                 let count = sizes.len();
