@@ -43,11 +43,12 @@ pub(super) fn read(path: &Path, name: Option<&str>) -> Result<Option<ProgramFile
     });
     let wanted = |program: &&StableHlo| name.is_none_or(|name| program.name.contains(name));
     let Some(program) = programs.iter().find(wanted) else {
-        let known: Vec<&str> = programs
-            .iter()
-            .map(|p| p.name.as_str())
-            .take(LISTED)
-            .collect();
+        let mut known: Vec<&str> = Vec::new();
+        for program in &programs {
+            if known.len() < LISTED && !known.contains(&program.name.as_str()) {
+                known.push(&program.name);
+            }
+        }
         bail!(
             "{shown} has no program whose name contains {:?}; of its {} the heaviest are {}",
             name.unwrap_or_default(),
