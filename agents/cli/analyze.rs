@@ -147,6 +147,7 @@ pub fn run(args: &Args) -> Result<u8> {
     }
     if let (Some(program), Some(target)) = (&args.what_if, &args.compile.target) {
         let compile = CompileArgs {
+            program: None,
             target: target.clone(),
             partitions: None,
             options: Vec::new(),

@@ -145,16 +145,20 @@ pub struct DynamoCompile {
     pub function: SourceLine,
     /// Time of the whole compile, in seconds.
     pub seconds: f64,
-    /// Whether the log tells that it ended: without, it is cut there, or Dynamo reached its limit
-    /// and did not compile.
-    pub finished: bool,
-    /// What failed, if anything did.
+    /// Why it came to nothing, if so: Dynamo's reason, or that the log is cut in it.
     pub failure: Option<String>,
     /// The guards that failed and forced a recompile.
     pub guards: Vec<String>,
 }
 
 impl DynamoCompile {
+    /// Whether Dynamo did not compile, because the function was compiled too often already.
+    #[must_use]
+    pub fn reached_limit(&self) -> bool {
+        let failure = self.failure.as_deref().unwrap_or_default();
+        failure.starts_with("Dynamo recompile limit exceeded")
+    }
+
     /// How often the function had been compiled before.
     #[must_use]
     pub fn earlier(&self) -> u64 {

@@ -183,6 +183,7 @@ impl Reader {
                 };
                 *any = true;
                 if let Some(recompiled) = self.recompiled.get_mut(*index) {
+                    let guard = guard.split_once(": ").map_or(guard, |(_, guard)| guard);
                     let guard = guard.trim().to_owned();
                     if recompiled.guards.len() < MAX_GUARDS && !recompiled.guards.contains(&guard) {
                         recompiled.guards.push(guard);
@@ -324,5 +325,102 @@ fn debug_variable(text: &str) -> Option<&'static str> {
         Some(DEBUG_CHECKS)
     } else {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::{Saying, TorchTpuLog};
+    use crate::logs::{self, Logs};
+    use crate::note::Notes;
+
+    fn read(text: &str) -> TorchTpuLog {
+        let mut logs = Logs::default();
+        logs::read(
+            Path::new("run.log"),
+            text.as_bytes(),
+            &mut logs,
+            &mut Notes::default(),
+        );
+        logs.torch_tpu
+    }
+
+    fn found(log: &TorchTpuLog) -> Vec<(&Saying, &str, u64)> {
+        let messages = log.messages.iter();
+        messages
+            .map(|m| (&m.saying, m.subject.as_str(), m.count))
+            .collect()
+    }
+
+    #[test]
+    fn what_torch_tpu_refuses_or_does_slowly() {
+        let log = read(include_str!(
+            "../../../tests/fixtures/logs/torch_tpu/refusals.log"
+        ));
+        let width = "the head dimension is 160: above 128 it must be a multiple of 128";
+        let expected = [
+            (&Saying::NoTcmalloc, "", 1),
+            (&Saying::DebugSetting, "TORCH_TPU_LAUNCH_BLOCKING", 1),
+            (&Saying::NotImplemented, "aten::median", 1),
+            (&Saying::NotImplemented, "aten::kthvalue.values", 1),
+            (&Saying::SlowAttention, width, 1),
+            (&Saying::DynamicCompile, "", 1),
+            (&Saying::InductorBackend, "", 1),
+            (&Saying::DebugSetting, "TORCH_TPU_ENABLE_DEBUG_CHECKS", 1),
+            (&Saying::CpuFallback, "aten::kthvalue.values", 3),
+        ];
+        assert_eq!(found(&log), expected);
+    }
+
+    #[test]
+    fn the_limit_names_its_function_and_the_last_reason() {
+        let log = read(include_str!(
+            "../../../tests/fixtures/logs/torch_tpu/limit.log"
+        ));
+        let limit = log.saying(&Saying::RecompileLimit).next().expect("a limit");
+        assert_eq!(limit.subject, "'forward' (/home/user/compiled.py:13)");
+        let reason = "8: 0/7: tensor 'features' size mismatch at index 0. expected 44, actual 45";
+        assert_eq!(limit.detail, reason);
+    }
+
+    #[test]
+    fn recompiles_with_their_guards_and_breaks_with_their_reasons() {
+        let log = read(include_str!(
+            "../../../tests/fixtures/logs/torch_tpu/recompiles.log"
+        ));
+        let forward = &log.recompiled[0];
+        assert_eq!(
+            forward.function.to_string(),
+            "/home/user/compiled.py:13 in forward"
+        );
+        assert_eq!(forward.count, 8);
+        assert!(forward.guards.contains(
+            &"tensor 'features' size mismatch at index 0. expected 32, actual 20".to_owned()
+        ));
+        let breaks: Vec<_> = log.saying(&Saying::GraphBreak).collect();
+        assert_eq!(breaks[0].subject, "/home/user/compiled.py:15");
+        assert_eq!(breaks[0].detail, "Data-dependent branching");
+        assert!(
+            breaks[1].detail.contains("builtin operator `print`"),
+            "{}",
+            breaks[1].detail
+        );
+    }
+
+    #[test]
+    fn a_score_mod_aborts() {
+        let log = read(include_str!(
+            "../../../tests/fixtures/logs/torch_tpu/score_mod.log"
+        ));
+        assert_eq!(log.saying(&Saying::FlexAbort).count(), 1);
+    }
+
+    #[test]
+    fn payloads_of_a_trace_are_not_counted_twice() {
+        let log =
+            read("\tGraph break in user code at /a.py:1\n\tRecompiling function f in /a.py:2\n");
+        assert!(found(&log).is_empty() && log.recompiled.is_empty());
     }
 }

@@ -165,17 +165,22 @@ fn graphs(process: &Process, steps: &Steps) -> Vec<Option<u32>> {
     };
     let mut exact: BTreeMap<Neighbours, u32> = BTreeMap::new();
     let mut alike: BTreeMap<[u32; 3], u32> = BTreeMap::new();
+    // What comes after the last launch of a step may differ: another epoch, the end.
+    let mut behind: BTreeMap<[u32; 2], u32> = BTreeMap::new();
     for (at, launch) in launches.iter().enumerate() {
         if let Some(graph) = launch.graph {
             let key = neighbours(at);
             exact.entry(key).or_insert(graph);
             alike.entry(key.0).or_insert(graph);
+            behind.entry([key.0[0], key.0[1]]).or_insert(graph);
         }
     }
     let of = |(at, launch): (usize, &super::Launch)| {
         let known = || {
             let key = neighbours(at);
-            exact.get(&key).or_else(|| alike.get(&key.0)).copied()
+            let alike = || alike.get(&key.0);
+            let behind = || behind.get(&[key.0[0], key.0[1]]);
+            exact.get(&key).or_else(alike).or_else(behind).copied()
         };
         launch.graph.or_else(known)
     };

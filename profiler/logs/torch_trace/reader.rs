@@ -131,18 +131,13 @@ impl LineReader for Reader {
         self.close();
         self.report(notes);
         for (id, (at, guards)) in std::mem::take(&mut self.guards) {
-            // Its function is that of the other compiles of its frame.
-            let frame = id.split('/').next().unwrap_or_default();
-            let known = self.trace.dynamo.iter().find(|known| {
-                let mut parts = known.id.split('/');
-                parts.next() == Some(frame)
-            });
-            let function = known.map(|known| known.function.clone());
+            let function = self.function_of(&id);
             self.trace.dynamo.push(DynamoCompile {
                 at,
                 id,
                 guards,
-                function: function.unwrap_or_default(),
+                function,
+                failure: Some("the log ends before it does".to_owned()),
                 ..DynamoCompile::default()
             });
         }
@@ -283,19 +278,37 @@ impl Reader {
         let id = metrics.compile_id.unwrap_or_default();
         let (_, guards) = self.guards.remove(&id).unwrap_or_default();
         let seconds = metrics.entire_frame_compile_time_s.unwrap_or_default();
+        let function = match metrics.co_name {
+            Some(name) => SourceLine {
+                file: metrics.co_filename.unwrap_or_default(),
+                line: metrics.co_firstlineno.unwrap_or_default(),
+                function: name,
+            },
+            None => self.function_of(&id),
+        };
+        let failure = metrics.fail_reason.map(|reason| {
+            let first = reason.lines().next().unwrap_or_default();
+            first.chars().take(200).collect()
+        });
         self.trace.dynamo.push(DynamoCompile {
             at: line.at,
             id,
-            function: SourceLine {
-                file: metrics.co_filename.unwrap_or_default(),
-                line: metrics.co_firstlineno.unwrap_or_default(),
-                function: metrics.co_name.unwrap_or_default(),
-            },
-            finished: true,
+            function,
             seconds: if seconds.is_finite() { seconds } else { 0.0 },
-            failure: metrics.fail_reason,
+            failure,
             guards,
         });
+    }
+
+    /// The function of another compile of the same frame.
+    fn function_of(&self, id: &str) -> SourceLine {
+        let frame = |id: &str| id.split('/').next().unwrap_or_default().to_owned();
+        let wanted = frame(id);
+        let mut known = self.trace.dynamo.iter().rev();
+        known
+            .find(|known| frame(&known.id) == wanted)
+            .map(|known| known.function.clone())
+            .unwrap_or_default()
     }
 
     fn graph_break(&mut self, at: At, text: &str) {
@@ -368,6 +381,7 @@ fn guards(text: &str) -> Vec<String> {
         Ok(several) => several,
         Err(_) => text.lines().map(str::to_owned).collect(),
     };
+    // `0/1: tensor 'x' …`: which of the earlier compiles it is a guard of.
     let without_id = |guard: &String| match guard.trim().split_once(": ") {
         Some((id, guard)) if id.contains('/') => guard.trim().to_owned(),
         _ => guard.trim().to_owned(),

@@ -19,8 +19,6 @@ pub struct DynamoRecompiles;
 
 /// Recompiles of one function, from which on shapes are not just met for the first time.
 const MANY: u64 = 3;
-/// Dynamo's `recompile_limit` where it is not set.
-const DEFAULT_LIMIT: u64 = 8;
 const SHOWN: usize = 5;
 
 impl Rule for DynamoRecompiles {
@@ -68,8 +66,8 @@ fn functions(logs: &Logs) -> Vec<(SourceLine, Recompiled)> {
                 at: compile.at,
                 ..Recompiled::default()
             });
-        one.count += u64::from(compile.finished);
-        one.gave_up |= !compile.finished && compile.earlier() >= DEFAULT_LIMIT;
+        one.count += u64::from(compile.failure.is_none());
+        one.gave_up |= compile.reached_limit();
         one.seconds += compile.seconds;
         one.guards.extend(compile.guards.iter().cloned());
     }
@@ -117,11 +115,15 @@ fn remark(logs: &Logs, functions: &[(SourceLine, Recompiled)], limits: &[&Messag
     let sizes = sizes(functions, limits);
     let why = sizes
         .first()
-        .map_or_else(String::new, |((tensor, axis), sizes)| {
-            format!(
-                ", because axis {axis} of `{tensor}` had {} sizes",
-                sizes.len()
-            )
+        .map_or_else(String::new, |((tensor, axis), sizes)| match sizes[..] {
+            // The warning of the limit names the last one only.
+            [one, other] if functions.is_empty() => {
+                format!(", at last because axis {axis} of `{tensor}` had {one} and {other}")
+            }
+            _ => {
+                let count = sizes.len();
+                format!(", because axis {axis} of `{tensor}` had {count} sizes")
+            }
         });
     let gave_up = functions.iter().find(|(_, one)| one.gave_up);
     let title = match (limits.first(), gave_up.or(functions.first())) {
