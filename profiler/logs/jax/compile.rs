@@ -6,6 +6,7 @@ use crate::logs::{At, Line};
 
 /// What stands in lines that begin a compilation, end it, and end a trace.
 pub(super) const COMPILING: &str = "with global shapes and types";
+pub(super) const COMPILING_OLD: &str = " for args (ShapedArray(";
 pub(super) const COMPILED: &str = "Finished XLA compilation of ";
 pub(super) const TRACED: &str = "Finished tracing ";
 /// Functions that are kept, and compilations of each.
@@ -133,7 +134,13 @@ impl CompileReader {
     /// Reads a line.
     pub(super) fn line(&mut self, line: Line<'_>) {
         let text = line.text;
-        if let Some((before, types)) = text.split_once(COMPILING) {
+        let begins = text.split_once(COMPILING).or_else(|| {
+            // `Compiling f (140417529333056) for args (…)`, until 2022.
+            let (before, _) = text.split_once(COMPILING_OLD)?;
+            let named = before.rsplit_once(" (").map_or(before, |(named, _)| named);
+            Some((named, text.get(before.len()..)?))
+        });
+        if let Some((before, types)) = begins {
             let Some((_, name)) = before.rsplit_once("Compiling ") else {
                 return;
             };

@@ -34,6 +34,12 @@ pub fn percentile(values: &[f64], share: f64) -> f64 {
     low + (high - low) * at.fract()
 }
 
+/// Whether a first step is none of the steady ones: it compiles, or it returns before the device is
+/// done and so seems to take next to nothing.
+fn is_warm_up(value: f64, typical: f64) -> bool {
+    value > 1.3 * typical || value < 0.5 * typical
+}
+
 /// A slow step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spike {
@@ -83,7 +89,7 @@ impl Times {
         let warm = values
             .iter()
             .take(limit)
-            .take_while(|value| **value > 1.3 * typical);
+            .take_while(|value| is_warm_up(**value, typical));
         let warm = warm.count();
         let steady: Vec<(Point, f64)> = all.get(warm..).unwrap_or_default().to_vec();
         let values: Vec<f64> = steady.iter().map(|(_, value)| *value).collect();

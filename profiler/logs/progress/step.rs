@@ -146,6 +146,10 @@ fn seconds(text: &str) -> Option<f64> {
         };
         return Some(value * factor);
     }
+    let before = before_unit(text, &["sec/step", "secs/step", "s/step", "seconds/step"]);
+    if before.is_some() {
+        return before;
+    }
     let rate = first_of(
         text,
         &["steps_per_sec", "steps_per_second", "steps/sec", "steps/s"],

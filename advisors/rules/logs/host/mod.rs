@@ -7,3 +7,6 @@ pub mod large_transfers;
 pub mod many_executions;
 mod substitutes;
 pub mod xla_host_reads;
+
+#[cfg(test)]
+mod xla_tests;
