@@ -14,6 +14,8 @@ const MAX_FUNCTIONS: usize = 4096;
 const MAX_EVENTS: usize = 128;
 /// Characters of types and of names that are kept.
 const MAX_TYPES: usize = 4096;
+/// Bytes of types that are kept of all compilations together.
+const MAX_ALL_TYPES: usize = 16 << 20;
 const MAX_NAME: usize = 200;
 
 /// A compilation.
@@ -123,6 +125,8 @@ pub(super) struct CompileReader {
     pub(super) functions: BTreeMap<String, Function>,
     /// The function that was loaded from the persistent cache and not yet finished.
     loaded: Option<String>,
+    /// Bytes of types that are kept by now.
+    kept: usize,
 }
 
 impl CompileReader {
@@ -150,7 +154,11 @@ impl CompileReader {
                 .split(". Argument mapping")
                 .next()
                 .unwrap_or_default();
-            let types = types.chars().take(MAX_TYPES).collect();
+            let mut types: String = types.chars().take(MAX_TYPES).collect();
+            if self.kept >= MAX_ALL_TYPES {
+                types.clear();
+            }
+            let kept = types.len();
             if let Some(function) = self.function(name) {
                 function.compiles += 1;
                 let event = Compile {
@@ -160,6 +168,7 @@ impl CompileReader {
                 };
                 if function.events.len() < MAX_EVENTS {
                     function.events.push(event);
+                    self.kept += kept;
                 }
             }
         } else if let Some((name, seconds)) = timed(text, COMPILED) {

@@ -52,7 +52,7 @@ pub struct Spike {
 /// What the times of a run say.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Times {
-    /// Whether times are seconds; else they are relative: the inverse of tokens a second.
+    /// Whether times are seconds; else they are relative: the inverse of tokens or samples a second.
     pub in_seconds: bool,
     /// Steps that were left out as warm-up, with their time.
     pub warm_up: Vec<f64>,
@@ -75,7 +75,7 @@ impl Times {
             let value = if in_seconds {
                 point.seconds?
             } else {
-                1.0 / point.tokens_per_s?
+                1.0 / point.tokens_per_s.or(point.samples_per_s)?
             };
             (value.is_finite() && value > 0.0).then_some((*point, value))
         };

@@ -57,7 +57,7 @@ fn of(logs: &Logs, times: &Times) -> Option<Remark> {
     let ends = if times.in_seconds {
         format!("from {} to {}", time(first), time(last))
     } else {
-        format!("from {:.1} to {:.1} tokens/s", 1.0 / first, 1.0 / last)
+        format!("from {:.1} to {:.1} a second", 1.0 / first, 1.0 / last)
     };
     let title = format!(
         "steps get slower over the run: {ends} ({:+.1} %), first to last quarter",
@@ -74,7 +74,7 @@ fn of(logs: &Logs, times: &Times) -> Option<Remark> {
                 if times.in_seconds {
                     time(*value)
                 } else {
-                    format!("{:.1} tokens/s", 1.0 / value)
+                    format!("{:.1} a second", 1.0 / value)
                 },
             )
         })
