@@ -45,11 +45,7 @@ pub(crate) fn count(value: u64) -> String {
 
 /// How often in a step: with a digit that tells it apart.
 pub(crate) fn per(value: f64) -> String {
-    if value >= 100.0 {
-        format!("{value:.0}")
-    } else {
-        format!("{value:.1}")
-    }
+    format!("{value:.1}")
 }
 
 /// A noun with its number: `1 step`, `2 steps`.

@@ -31,7 +31,7 @@ fn reads_are_counted_by_step() {
     let found = findings(&text, None);
     assert!(
         found[0].title.contains("4,000 values read on the host")
-            && found[0].title.contains("100 a step"),
+            && found[0].title.contains("100.0 a step"),
         "{}",
         found[0].title
     );
