@@ -67,6 +67,7 @@ impl LineReader for Reader {
         &[
             miss::MARK,
             compile::COMPILING,
+            compile::COMPILING_OLD,
             compile::COMPILED,
             compile::TRACED,
             persistent::HIT,

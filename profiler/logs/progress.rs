@@ -56,6 +56,7 @@ impl LineReader for Reader {
             "step ",
             "Step ",
             "Step:",
+            "Step=",
             "step_time",
             "TFLOP/s/device",
             "train_runtime",

@@ -64,6 +64,7 @@ impl LineReader for Reader {
         &[
             "Metric: ",
             "Counter: ",
+            report::STEP,
             profiler_line::MARK,
             "Compilation Analysis:",
             "Execution Analysis:",

@@ -45,11 +45,7 @@ pub(crate) fn count(value: u64) -> String {
 
 /// How often in a step: with a digit that tells it apart.
 pub(crate) fn per(value: f64) -> String {
-    if value >= 100.0 {
-        format!("{value:.0}")
-    } else {
-        format!("{value:.1}")
-    }
+    format!("{value:.1}")
 }
 
 /// A noun with its number: `1 step`, `2 steps`.
@@ -81,6 +77,26 @@ pub(crate) fn gravest(mut remarks: Vec<Remark>) -> Vec<Remark> {
     first.places.extend(places);
     first.places.truncate(MAX_PLACES);
     vec![first]
+}
+
+/// What all rules say of a text.
+#[cfg(test)]
+pub(crate) fn findings(
+    text: &str,
+    chip: Option<profiler::chip::Generation>,
+) -> Vec<crate::Finding> {
+    let mut session = profiler::session::Session::default();
+    let path = std::path::Path::new("run.log");
+    profiler::logs::read(path, text.as_bytes(), &mut session.logs, &mut session.notes);
+    let facts = knowledge::chips::chips();
+    let evidence = profiler::evidence::Evidence::gather(&session, chip, facts);
+    crate::rank::advise(&evidence, crate::registry::RULES).findings
+}
+
+/// The finding of a rule.
+#[cfg(test)]
+pub(crate) fn of<'a>(findings: &'a [crate::Finding], code: &str) -> Option<&'a crate::Finding> {
+    findings.iter().find(|finding| finding.code == code)
 }
 
 #[cfg(test)]

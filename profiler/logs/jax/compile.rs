@@ -6,6 +6,7 @@ use crate::logs::{At, Line};
 
 /// What stands in lines that begin a compilation, end it, and end a trace.
 pub(super) const COMPILING: &str = "with global shapes and types";
+pub(super) const COMPILING_OLD: &str = " for args (ShapedArray(";
 pub(super) const COMPILED: &str = "Finished XLA compilation of ";
 pub(super) const TRACED: &str = "Finished tracing ";
 /// Functions that are kept, and compilations of each.
@@ -13,6 +14,8 @@ const MAX_FUNCTIONS: usize = 4096;
 const MAX_EVENTS: usize = 128;
 /// Characters of types and of names that are kept.
 const MAX_TYPES: usize = 4096;
+/// Bytes of types that are kept of all compilations together.
+const MAX_ALL_TYPES: usize = 16 << 20;
 const MAX_NAME: usize = 200;
 
 /// A compilation.
@@ -122,6 +125,8 @@ pub(super) struct CompileReader {
     pub(super) functions: BTreeMap<String, Function>,
     /// The function that was loaded from the persistent cache and not yet finished.
     loaded: Option<String>,
+    /// Bytes of types that are kept by now.
+    kept: usize,
 }
 
 impl CompileReader {
@@ -133,7 +138,13 @@ impl CompileReader {
     /// Reads a line.
     pub(super) fn line(&mut self, line: Line<'_>) {
         let text = line.text;
-        if let Some((before, types)) = text.split_once(COMPILING) {
+        let begins = text.split_once(COMPILING).or_else(|| {
+            // `Compiling f (140417529333056) for args (…)`, until 2022.
+            let (before, _) = text.split_once(COMPILING_OLD)?;
+            let named = before.rsplit_once(" (").map_or(before, |(named, _)| named);
+            Some((named, text.get(before.len()..)?))
+        });
+        if let Some((before, types)) = begins {
             let Some((_, name)) = before.rsplit_once("Compiling ") else {
                 return;
             };
@@ -143,7 +154,11 @@ impl CompileReader {
                 .split(". Argument mapping")
                 .next()
                 .unwrap_or_default();
-            let types = types.chars().take(MAX_TYPES).collect();
+            let mut types: String = types.chars().take(MAX_TYPES).collect();
+            if self.kept >= MAX_ALL_TYPES {
+                types.clear();
+            }
+            let kept = types.len();
             if let Some(function) = self.function(name) {
                 function.compiles += 1;
                 let event = Compile {
@@ -153,6 +168,7 @@ impl CompileReader {
                 };
                 if function.events.len() < MAX_EVENTS {
                     function.events.push(event);
+                    self.kept += kept;
                 }
             }
         } else if let Some((name, seconds)) = timed(text, COMPILED) {

@@ -5,8 +5,8 @@ use crate::logs::{At, Line};
 /// What stands in the first line of each.
 pub(super) const MARK: &str = "TRACING CACHE MISS at ";
 /// Misses that are kept, changes of one, and characters of a text.
-const MAX_KEPT: usize = 4096;
-const MAX_CHANGES: usize = 32;
+const MAX_KEPT: usize = 2048;
+const MAX_CHANGES: usize = 8;
 const MAX_CHARS: usize = 300;
 
 /// What differs in an argument.

@@ -61,6 +61,16 @@ fn compiles_are_counted_in_the_wording_of_each_version() {
 }
 
 #[test]
+fn the_wording_until_2022_is_known() {
+    let log = read(
+        "WARNING:absl:Finished tracing + transforming g for jit in 2.5 sec\nWARNING:absl:Compiling g (140417) for args (ShapedArray(float32[3]),).\nWARNING:absl:Finished XLA compilation of g in 1.25 sec\n",
+    );
+    let g = &log.functions["g"];
+    assert_eq!((g.compiles, g.seconds), (1, 1.25));
+    assert_eq!(g.events[0].types, "for args (ShapedArray(float32[3]),).");
+}
+
+#[test]
 fn misses_name_function_line_and_what_changed_in_each_wording() {
     for text in [NEW, MIDDLE, OLD] {
         let log = read(text);

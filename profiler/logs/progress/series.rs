@@ -48,6 +48,8 @@ pub struct Point {
     pub tflops: Option<f64>,
     /// Tokens a second of a device.
     pub tokens_per_s: Option<f64>,
+    /// Samples a second, of a device or of all as the trainer counts.
+    pub samples_per_s: Option<f64>,
     /// Model FLOPs utilisation, a fraction, as the trainer states it.
     pub mfu: Option<f64>,
     /// The loss; may be no number.
@@ -66,6 +68,7 @@ impl Point {
             seconds: None,
             tflops: None,
             tokens_per_s: None,
+            samples_per_s: None,
             mfu: None,
             loss: None,
             input_seconds: None,

@@ -34,6 +34,12 @@ pub fn percentile(values: &[f64], share: f64) -> f64 {
     low + (high - low) * at.fract()
 }
 
+/// Whether a first step is none of the steady ones: it compiles, or it returns before the device is
+/// done and so seems to take next to nothing.
+fn is_warm_up(value: f64, typical: f64) -> bool {
+    value > 1.3 * typical || value < 0.5 * typical
+}
+
 /// A slow step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spike {
@@ -46,7 +52,7 @@ pub struct Spike {
 /// What the times of a run say.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Times {
-    /// Whether times are seconds; else they are relative: the inverse of tokens a second.
+    /// Whether times are seconds; else they are relative: the inverse of tokens or samples a second.
     pub in_seconds: bool,
     /// Steps that were left out as warm-up, with their time.
     pub warm_up: Vec<f64>,
@@ -69,7 +75,7 @@ impl Times {
             let value = if in_seconds {
                 point.seconds?
             } else {
-                1.0 / point.tokens_per_s?
+                1.0 / point.tokens_per_s.or(point.samples_per_s)?
             };
             (value.is_finite() && value > 0.0).then_some((*point, value))
         };
@@ -83,7 +89,7 @@ impl Times {
         let warm = values
             .iter()
             .take(limit)
-            .take_while(|value| **value > 1.3 * typical);
+            .take_while(|value| is_warm_up(**value, typical));
         let warm = warm.count();
         let steady: Vec<(Point, f64)> = all.get(warm..).unwrap_or_default().to_vec();
         let values: Vec<f64> = steady.iter().map(|(_, value)| *value).collect();

@@ -30,9 +30,15 @@ pub(super) fn read<'a>(line: Line<'a>) -> Option<StepLine<'a>> {
             },
         });
     }
-    let step_at = ["completed step", "global_step", "step", "Step"]
-        .iter()
-        .find_map(|name| Some((*name, after(text, name)?)));
+    let step_at = [
+        "completed step",
+        "global_step",
+        "global step",
+        "step",
+        "Step",
+    ]
+    .iter()
+    .find_map(|name| Some((*name, after(text, name)?)));
     let (_, rest) = step_at?;
     let (step, rest) = leading(rest)?;
     if !(0.0..1e15).contains(&step) || step.fract() != 0.0 {
@@ -62,8 +68,18 @@ pub(super) fn read<'a>(line: Line<'a>) -> Option<StepLine<'a>> {
         ],
     )
     .or_else(|| before_unit(text, &["tok/s", "tokens/s", "tokens/sec"]));
+    let samples_per_s = first_of(
+        text,
+        &[
+            "Rate",
+            "samples_per_sec",
+            "samples_per_second",
+            "Samples/s/device",
+            "images/sec",
+        ],
+    );
     let seconds = seconds(text);
-    if seconds.is_none() && tokens_per_s.is_none() && tflops.is_none() {
+    if seconds.is_none() && tokens_per_s.is_none() && tflops.is_none() && samples_per_s.is_none() {
         return None;
     }
     let trainer = if text.contains("TFLOP/s/device") {
@@ -88,6 +104,7 @@ pub(super) fn read<'a>(line: Line<'a>) -> Option<StepLine<'a>> {
             seconds,
             tflops,
             tokens_per_s,
+            samples_per_s,
             mfu,
             loss: named(text, "loss"),
             input_seconds: first_of(
@@ -145,6 +162,10 @@ fn seconds(text: &str) -> Option<f64> {
             1.0
         };
         return Some(value * factor);
+    }
+    let before = before_unit(text, &["sec/step", "secs/step", "s/step", "seconds/step"]);
+    if before.is_some() {
+        return before;
     }
     let rate = first_of(
         text,

@@ -41,6 +41,8 @@ fn step_lines_of_each_trainer_are_read() {
          train:  45%|####      | 9/20 [00:10<00:12,  1.25s/it, loss=3.5]\n\
          step 7 | loss 3.25 | dt: 120.5ms | tok/sec: 5000\n\
          global_step=12 step_time=0.25 loss=nan\n\
+         INFO:global step 665: loss = 1.4688 (646.632 sec/step)\n\
+         | Training Device=xla:0/3 Epoch=1 Step=280 Loss=0.01022 Rate=1760.91 GlobalRate=257.10 Time=07:29:39\n\
          step: 3 of the recipe, nothing measured\n",
     );
     let of = |trainer: Trainer| {
@@ -70,7 +72,12 @@ fn step_lines_of_each_trainer_are_read() {
         .filter(|series| series.trainer == Trainer::Other)
         .flat_map(|series| &series.points)
         .collect();
-    assert_eq!(others.len(), 2);
+    assert_eq!(others.len(), 4);
+    assert_eq!(
+        (others[3].step, others[3].samples_per_s),
+        (Some(280), Some(1760.91))
+    );
+    assert_eq!(others[2].seconds, Some(646.632));
     assert_eq!(others[0].seconds, Some(0.1205));
     assert!(others[1].loss.is_some_and(f64::is_nan));
 }

@@ -3,7 +3,7 @@
 use crate::logs::{At, Line};
 
 /// Analyses that are kept of a file.
-const MAX_KEPT: usize = 8192;
+const MAX_KEPT: usize = 2048;
 /// Frames, sizes and characters that are kept of one.
 const MAX_FRAMES: usize = 16;
 const MAX_SIZES: usize = 8;

@@ -64,6 +64,8 @@ pub struct Counter {
 pub struct Report {
     /// Its first line.
     pub at: At,
+    /// The step that stands before the report in a metrics file.
+    pub step: Option<u64>,
     /// Metrics by name.
     pub metrics: BTreeMap<String, Metric>,
     /// Counters by name.
@@ -125,10 +127,11 @@ impl Report {
         self.counters.get(name).map_or(0, |counter| counter.value)
     }
 
-    /// Ends of steps.
+    /// Ends of steps, from the counter or from what stands before the report.
     #[must_use]
     pub fn steps(&self) -> Option<u64> {
-        Some(self.count("MarkStep")).filter(|steps| *steps > 0)
+        let counted = Some(self.count("MarkStep")).filter(|steps| *steps > 0);
+        counted.or(self.step.filter(|steps| *steps > 0))
     }
 
     /// Whether `next` may be a later report of the same process: same file, and nothing fell.
@@ -156,10 +159,14 @@ impl Report {
     }
 }
 
+/// What stands before each report of `XLA_METRICS_FILE`.
+pub(super) const STEP: &str = "[MetricsData; step=";
 /// Reports that are kept; of more, the first ones and the last.
 const MAX_REPORTS: usize = 1000;
 /// Metrics and counters that are kept in all reports together.
-const MAX_ENTRIES: usize = 200_000;
+const MAX_ENTRIES: usize = 60_000;
+/// Percentiles that are kept of a metric.
+const MAX_PERCENTILES: usize = 32;
 /// Names are never longer.
 const MAX_NAME: usize = 160;
 
@@ -185,6 +192,16 @@ impl ReportReader {
     /// Reads a line; whether more lines belong to what it began.
     pub(super) fn line(&mut self, line: Line<'_>) -> bool {
         let text = line.text;
+        if let Some(step) = after(text, STEP) {
+            self.close();
+            let step = step
+                .split(']')
+                .next()
+                .and_then(|step| step.trim().parse().ok());
+            self.current.step = step;
+            self.entry = Entry::None;
+            return false;
+        }
         if let Some(name) = name_after(text, "Metric: ") {
             self.begin(line.at, |report| report.metrics.contains_key(name));
             if self.entries < MAX_ENTRIES {
@@ -297,9 +314,10 @@ fn fill(metric: &mut Metric, text: &str) -> bool {
             .is_some_and(|(percent, _)| percent.parse::<f64>().is_ok());
     match listed.or(goes_on.then_some(text)) {
         Some(list) => {
+            let room = MAX_PERCENTILES.saturating_sub(metric.percentiles.len());
             metric
                 .percentiles
-                .extend(list.split(';').take(32).filter_map(percentile));
+                .extend(list.split(';').take(room).filter_map(percentile));
             true
         }
         None => false,

@@ -96,8 +96,19 @@ fn profiler_lines_keep_the_largest_count_and_each_operation() {
         ),
         (24, 12, 2, 2)
     );
+    assert_eq!(compile.growth(), Some(3.0));
     let ops: Vec<&str> = lines.not_lowered.keys().map(String::as_str).collect();
     assert_eq!(ops, ["aten::_foo", "aten::bar"]);
+}
+
+#[test]
+fn slow_compilations_and_steps_of_metrics_files_are_read() {
+    let logs = read(
+        "pt-xla-profiler: CompileTime too slow: longest instance took 14m30s500ms. Please open a GitHub issue\n[MetricsData; step=69]\nMetric: CompileTime\n  TotalSamples: 11\n  Accumulator: 07m50s\n",
+    );
+    let slow = &logs.xla_metrics.profiler.too_slow["CompileTime"];
+    assert_eq!((slow.seconds, slow.text.as_str()), (870.5, "14m30s500ms"));
+    assert_eq!(logs.xla_metrics.reports[0].steps(), Some(69));
 }
 
 #[test]

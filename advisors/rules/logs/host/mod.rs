@@ -15,3 +15,6 @@ pub mod large_transfers;
 pub mod many_executions;
 mod substitutes;
 pub mod xla_host_reads;
+
+#[cfg(test)]
+mod xla_tests;

@@ -23,6 +23,9 @@ const MANY: u64 = 9;
 const MANY_SECONDS: f64 = 30.0;
 const SOME: u64 = 2;
 const SOME_SECONDS: f64 = 5.0;
+/// Repeated compilations of a function of which nobody says that it is the user's are told of from
+/// here on, in seconds.
+const OTHERS_SECONDS: f64 = 1.0;
 /// The part of the steps after warm-up with a compilation from which a run loses most of its time.
 const PART_OF_STEPS: f64 = 0.2;
 /// Types that are listed.
@@ -112,7 +115,7 @@ fn of(logs: &Logs, name: &str, function: &Function, misses: &[&CacheMiss]) -> Op
     let lost = function.repeated_seconds();
     let steps = steps(logs, function);
     let late = steps.map_or(0, |(late, _)| late);
-    if again == 0 || (!is_own && lost < SOME_SECONDS && late < SOME) {
+    if again == 0 || (!is_own && lost < OTHERS_SECONDS && late < SOME) {
         return None;
     }
     let in_most =

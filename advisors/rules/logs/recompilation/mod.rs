@@ -12,3 +12,6 @@ pub mod xla_compile_time;
 pub mod xla_graph_variants;
 pub mod xla_late_variant;
 pub mod xla_recompilation;
+
+#[cfg(test)]
+mod xla_tests;

@@ -7,7 +7,7 @@ use profiler::logs::progress::statistics::median;
 use crate::finding::{Exhibit, Remark, Severity};
 use crate::rule::{Context, Rule};
 use crate::rules::logs::place;
-use crate::rules::logs::words::{MAX_PLACES, counted, per};
+use crate::rules::logs::words::{MAX_PLACES, counted, per, time};
 
 /// See the card.
 #[derive(Debug)]
@@ -109,6 +109,22 @@ impl Rule for ServerRecompilation {
                 ));
             }
             remark.advice = advice();
+            remarks.push(remark);
+        }
+        let warm_up: f64 = server.warm_ups.iter().map(|(_, seconds)| seconds).sum();
+        if warm_up > 0.0 {
+            let title = format!(
+                "the warm-up compiled for {} in {}",
+                time(warm_up),
+                counted(server.warm_ups.len() as u64, "part"),
+            );
+            let mut remark = Remark::new(AdviceKind::Recompilation, Severity::Info, title);
+            remark.places = (server.warm_ups.iter().take(MAX_PLACES))
+                .map(|(at, seconds)| place(logs, *at, "Compilation finished", time(*seconds)))
+                .collect();
+            remark.advice = vec![
+                "keep compiled programs between starts (VLLM_XLA_CACHE_PATH, JAX_COMPILATION_CACHE_DIR) on a disk that outlives the server".to_owned(),
+            ];
             remarks.push(remark);
         }
         remarks

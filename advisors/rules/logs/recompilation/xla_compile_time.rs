@@ -23,6 +23,10 @@ const LONG_SECONDS: f64 = 120.0;
 /// With more executions than this for each compilation the program runs: it compiles once.
 const RUNS: u64 = 10;
 
+/// What shortens compilations, and what keeps them.
+const SCAN: &str = "scan over equal layers instead of unrolling them: torch_xla.experimental.scan_layers (jax.lax.scan in JAX); for 50 layers compile time went from 178 s to 30 s";
+const CACHE: &str = "keep compiled programs between starts: torch_xla.runtime.initialize_cache(path) before the first computation";
+
 impl Rule for XlaCompileTime {
     fn code(&self) -> &'static str {
         "TL122"
@@ -37,8 +41,13 @@ impl Rule for XlaCompileTime {
     }
 
     fn check_logs(&self, context: &Context<'_>) -> Vec<Remark> {
-        let said = |rule: &dyn Rule| !rule.check_logs(context).is_empty();
-        if said(&XlaRecompilation) || said(&XlaLateVariant) {
+        let known = |rule: &dyn Rule| {
+            let remarks = rule.check_logs(context);
+            remarks
+                .iter()
+                .any(|remark| remark.severity != Severity::Info)
+        };
+        if known(&XlaRecompilation) || known(&XlaLateVariant) {
             return Vec::new();
         }
         let logs = &context.evidence.session.logs;
@@ -108,14 +117,10 @@ fn of(logs: &Logs, report: &Report) -> Option<Remark> {
             "median of the graph sizes in the report",
         ));
     }
-    let cache = "keep compiled programs between starts: torch_xla.runtime.initialize_cache(path) before the first computation";
     remark.advice = if runs.is_some() {
-        vec![cache.to_owned()]
+        vec![CACHE.to_owned()]
     } else {
-        vec![
-            "scan over equal layers instead of unrolling them: torch_xla.experimental.scan_layers (jax.lax.scan in JAX); for 50 layers compile time went from 178 s to 30 s".to_owned(),
-            cache.to_owned(),
-        ]
+        vec![SCAN.to_owned(), CACHE.to_owned()]
     };
     if runs.is_none() {
         remark.caveats.push("a scan may cost step time: the compiler no longer fuses across layers (16 to 21 % in a published case); keep the loop if compile time is bearable".to_owned());

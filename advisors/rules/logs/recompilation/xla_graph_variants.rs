@@ -128,12 +128,16 @@ fn healthy(logs: &Logs, analyses: &[Analysis]) -> Remark {
     let shown = compiled.first().copied().or(analyses.first());
     let cause = shown.map(|a| a.cause.clone()).unwrap_or_default();
     let frame = shown.map(source).unwrap_or_default();
+    let verdict = if cause.contains("access tensor value") {
+        "a value was read there"
+    } else {
+        "as expected"
+    };
     let title = format!(
-        "{} compiled and {} executed; the cause is {cause}, at {frame}: as expected",
+        "{} compiled, {}; the cause is {cause}, at {frame}: {verdict}",
         counted(variants(&compiled) as u64, "graph"),
-        counted(executed, "time"),
-    )
-    .replace("and 0 times executed", "and none executed");
+        counted(executed, "execution"),
+    );
     let mut remark = Remark::new(AdviceKind::Recompilation, Severity::Info, title);
     if let Some(shown) = shown {
         remark.places = vec![place(logs, shown.at, &shown.cause, "")];

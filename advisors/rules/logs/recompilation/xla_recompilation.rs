@@ -187,16 +187,23 @@ fn within(logs: &Logs, report: &Report) -> Option<Remark> {
 fn said(logs: &Logs) -> Option<Remark> {
     let found = logs.xla_metrics.profiler.too_frequent.get("CompileTime")?;
     let ratio = found.counts as f64 / found.steps.max(1) as f64;
-    let severity = if ratio >= 0.5 {
-        Severity::High
-    } else {
-        Severity::Medium
+    // A count that stands still while steps go on is that of the warm-up.
+    let stands = found.growth() == Some(0.0);
+    let severity = match ratio {
+        _ if stands => Severity::Info,
+        r if r >= 0.5 => Severity::High,
+        _ => Severity::Medium,
     };
     let title = format!(
-        "CompileTime too frequent: {} in {}, {} a step",
+        "CompileTime too frequent: {} in {}, {} a step{}",
         counted(found.counts, "compilation"),
         counted(found.steps, "step"),
         per(ratio),
+        if stands {
+            ", and no more since: the warm-up"
+        } else {
+            ""
+        },
     );
     let mut remark = Remark::new(AdviceKind::Recompilation, severity, title);
     remark.places = vec![place(

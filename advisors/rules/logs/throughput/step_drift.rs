@@ -2,6 +2,7 @@
 
 use knowledge::advice::AdviceKind;
 use profiler::logs::Logs;
+use profiler::logs::progress::series::Trainer;
 use profiler::logs::progress::statistics::Times;
 
 use crate::finding::{Exhibit, Remark, Severity};
@@ -32,7 +33,9 @@ impl Rule for StepDrift {
 
     fn check_logs(&self, context: &Context<'_>) -> Vec<Remark> {
         let logs = &context.evidence.session.logs;
-        let runs = logs.progress.series.iter().flat_map(|series| series.runs());
+        // The rate of a progress bar is a running mean.
+        let series = (logs.progress.series.iter()).filter(|series| series.trainer != Trainer::Bar);
+        let runs = series.flat_map(|series| series.runs());
         let remarks = runs.filter_map(|run| of(logs, &Times::of(run)?));
         gravest(remarks.collect())
     }
@@ -57,7 +60,7 @@ fn of(logs: &Logs, times: &Times) -> Option<Remark> {
     let ends = if times.in_seconds {
         format!("from {} to {}", time(first), time(last))
     } else {
-        format!("from {:.1} to {:.1} tokens/s", 1.0 / first, 1.0 / last)
+        format!("from {:.1} to {:.1} a second", 1.0 / first, 1.0 / last)
     };
     let title = format!(
         "steps get slower over the run: {ends} ({:+.1} %), first to last quarter",
@@ -74,7 +77,7 @@ fn of(logs: &Logs, times: &Times) -> Option<Remark> {
                 if times.in_seconds {
                     time(*value)
                 } else {
-                    format!("{:.1} tokens/s", 1.0 / value)
+                    format!("{:.1} a second", 1.0 / value)
                 },
             )
         })

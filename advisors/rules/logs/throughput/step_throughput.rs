@@ -30,10 +30,9 @@ impl Rule for StepThroughput {
         let logs = &context.evidence.session.logs;
         let mut remarks = Vec::new();
         let timed = |series: &&Series| {
-            series
-                .points
-                .iter()
-                .any(|p| p.seconds.is_some() || p.tokens_per_s.is_some())
+            series.points.iter().any(|p| {
+                p.seconds.is_some() || p.tokens_per_s.is_some() || p.samples_per_s.is_some()
+            })
         };
         let all: Vec<&Series> = logs.progress.series.iter().filter(timed).collect();
         let lines: usize = all.iter().map(|series| series.points.len()).sum();
@@ -108,6 +107,9 @@ fn trained(context: &Context<'_>, all: &[&Series], lines: usize, first: &Series)
     }
     if let Some(tokens) = figure(|p| p.tokens_per_s) {
         said.push(format!("{tokens:.1} tokens/s a device"));
+    }
+    if let Some(samples) = figure(|p| p.samples_per_s) {
+        said.push(format!("{samples:.2} samples/s"));
     }
     if let Some(tflops) = figure(|p| p.tflops) {
         said.push(format!("{tflops:.1} TFLOP/s a device"));
