@@ -97,6 +97,11 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::logs::memory::kernel_buffer_too_large::KernelBufferTooLarge,
     // Text, TL4xx: sharding and the compiler.
     &rules::logs::sharding::full_rematerialization::InvoluntaryRematerialization,
+    &rules::logs::sharding::compiler_alarms::SlowCompile,
+    &rules::logs::sharding::compiler_alarms::ConstantFolding,
+    &rules::logs::sharding::compiler_alarms::DonationUnused,
+    &rules::logs::sharding::compiler_alarms::UntunedKernel,
+    &rules::logs::sharding::compiler_alarms::HostCompute,
     // Text, TL5xx: throughput.
     &rules::logs::throughput::step_throughput::StepThroughput,
     &rules::logs::throughput::slow_steps::SlowSteps,

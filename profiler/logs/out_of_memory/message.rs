@@ -59,11 +59,15 @@ fn instruction(text: &str) -> String {
     if !text.starts_with('%') {
         return String::new();
     }
-    let end = text.find("(").unwrap_or(text.len());
+    let end = text.find(['(', '{']).unwrap_or(text.len());
     let mut words = text.get(..end).unwrap_or_default().split_whitespace();
     let (name, _, shape) = (words.next(), words.next(), words.next());
     match (name, shape) {
-        (Some(name), Some(shape)) if shape.contains('[') => format!("{name} = {shape}"),
+        (Some(name), Some(shape)) if shape.contains('[') => {
+            // Without its layout.
+            let shape = shape.split('{').next().unwrap_or(shape);
+            format!("{name} = {shape}")
+        }
         (Some(name), _) => name.to_owned(),
         _ => String::new(),
     }

@@ -173,6 +173,10 @@ impl Padding {
                 .iter()
                 .filter_map(|dim| u32::try_from(*dim).ok())
                 .collect();
+            // A single axis is laid out in whole registers.
+            if dims.len() == 1 {
+                layout.tiles = vec![Tile(vec![1024])];
+            }
         }
         array.padded_bytes()
     }

@@ -65,13 +65,13 @@ impl LineReader for Reader {
             self.begin(line, start);
         } else if let Some(pending) = self.message.take() {
             self.go_on(pending, line);
-        } else {
-            self.table(line);
-        }
-        if let Some((_, rest)) = line.text.split_once("Error loading program '") {
+        } else if let Some((_, rest)) = line.text.split_once("Error loading program '") {
+            // The sentence follows on the next line.
             let name = rest.split('\'').next().unwrap_or_default();
             let name = name.chars().take(MAX_SHOWN).collect();
             self.loading = Some((line.at.line, name));
+        } else {
+            self.table(line);
         }
         if self.message.is_some() || self.section != Section::None {
             More::NextLine

@@ -99,22 +99,23 @@ pub(super) fn row(text: &str, section: Section, report: &mut OutOfMemory) -> boo
         "overlays",
         "stack",
     ];
-    let (rows, trimmed) = match section {
+    let rows = match section {
         Section::None => return false,
-        Section::Totals => (&mut report.totals, text.trim_start()),
-        Section::Requirement => (&mut report.parts, text.trim_start()),
+        Section::Totals => &mut report.totals,
+        Section::Requirement => &mut report.parts,
     };
-    if trimmed.len() == text.len() || rows.len() >= MAX_ROWS {
+    if rows.len() >= MAX_ROWS {
         return false;
     }
-    let Some(name) = NAMES.iter().find(|name| {
-        trimmed
-            .strip_prefix(**name)
-            .is_some_and(|rest| rest.starts_with(' '))
+    // Rows are indented, behind whatever prefix a launcher gives to all lines.
+    let Some((name, rest)) = NAMES.iter().find_map(|name| {
+        let at = text.find(name)?;
+        let rest = text.get(at + name.len()..)?;
+        let indented = text.get(..at)?.ends_with("    ");
+        (indented && rest.starts_with(' ')).then_some((name, rest))
     }) else {
         return false;
     };
-    let rest = trimmed.get(name.len()..).unwrap_or_default();
     rows.push(Row {
         name: (*name).to_owned(),
         size: Size::parse(rest),

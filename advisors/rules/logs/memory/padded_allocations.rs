@@ -67,8 +67,12 @@ pub(super) fn padding_bytes(report: &OutOfMemory) -> u64 {
         .filter(|group| !group.operand)
         .fold(0u64, |sum, group| sum.saturating_add(group.extra));
     let temporaries = report.utilization.as_ref().and_then(|utilization| {
-        let (unpadded, padded) = (utilization.unpadded.as_ref()?, utilization.padded.as_ref()?);
-        Some(padded.bytes.0.saturating_sub(unpadded.bytes.0))
+        if let (Some(unpadded), Some(padded)) = (&utilization.unpadded, &utilization.padded) {
+            return Some(padded.bytes.0.saturating_sub(unpadded.bytes.0));
+        }
+        // Old reports give the percentage alone.
+        let whole = report.row("HLO temp")?.bytes.0 as f64;
+        Some((whole * (1.0 - utilization.percent / 100.0).clamp(0.0, 1.0)) as u64)
     });
     listed.max(temporaries.unwrap_or(0))
 }
@@ -129,13 +133,13 @@ fn remark(logs: &Logs, report: &OutOfMemory) -> Option<Remark> {
         ));
         if let Some(over) = over {
             remark.evidence.push(Exhibit::text(
-                "without the padding listed",
+                "without padding",
                 if extra >= over.bytes.0 {
                     "it fits".to_owned()
                 } else {
                     "it still does not fit".to_owned()
                 },
-                format!("{} of padding against {over} too much", Bytes(extra)),
+                format!("{} of padding in all against {over} too much", Bytes(extra)),
             ));
         }
     }

@@ -162,8 +162,12 @@ fn remark(logs: &Logs, pair: &[&FullRematerialization]) -> Remark {
             source,
         ),
         Exhibit::text("to", format!("{}: {}", first.to.text, first.to), source),
-        Exhibit::number("warnings", count as f64, "", source),
     ];
+    if count > 1 {
+        remark
+            .evidence
+            .push(Exhibit::number("warnings", count as f64, "", source));
+    }
     for warning in pair.iter().take(MAX_OPS) {
         if let Some(shape) = &warning.shape {
             remark.evidence.push(Exhibit::text(

@@ -1,3 +1,4 @@
 //! Rules on shardings, and what the compiler said.
 
+pub mod compiler_alarms;
 pub mod full_rematerialization;
