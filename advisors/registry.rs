@@ -81,6 +81,14 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::source::operations::vmapped_random::VmappedRandom,
     &rules::source::operations::sampler_by_sort::SamplerBySort,
     &rules::source::operations::missing_operation::MissingOperation,
+    &rules::source::operations::pool_with_indices::PoolWithIndices,
+    &rules::source::operations::resize_by_factor::ResizeByFactor,
+    &rules::source::operations::float64_in_step::Float64InStep,
+    &rules::source::operations::masks_as_long::MasksAsLong,
+    &rules::source::operations::unrolled_recurrence::UnrolledRecurrence,
+    &rules::source::operations::matmul_precision::MatmulPrecision,
+    &rules::source::operations::transposed_experts::TransposedExperts,
+    &rules::source::operations::masked_update::MaskedUpdate,
     // Source, TS4xx: shapes.
     // Source, TS5xx: migration to TorchTPU.
     // Source, TS6xx: coverage of operations.
