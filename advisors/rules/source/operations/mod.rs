@@ -16,3 +16,6 @@ pub mod transposed_experts;
 pub mod unrolled_recurrence;
 pub mod vmapped_random;
 pub mod vmapped_update_slice;
+
+#[cfg(test)]
+mod tests;
