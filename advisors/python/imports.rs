@@ -542,12 +542,28 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
+/// Methods of tensors that only give a value.
+const PURE_METHODS: &[&str] = &[
+    "size",
+    "dim",
+    "bool",
+    "to",
+    "tril",
+    "triu",
+    "unsqueeze",
+    "view",
+];
+
 /// Whether evaluating an expression does nothing but give its value.
 fn is_plain(expression: &Expr, context: &SourceContext<'_>) -> bool {
     const PURE: &[&str] = &[
         "torch.compile",
         "torch.arange",
         "torch.device",
+        "torch.ones",
+        "torch.zeros",
+        "torch.tril",
+        "torch.triu",
         "functools.partial",
         "torch.nn.attention.flex_attention.create_block_mask",
         "torch.nn.attention.flex_attention.and_masks",
@@ -572,7 +588,7 @@ fn is_plain(expression: &Expr, context: &SourceContext<'_>) -> bool {
                 .qualified(&call.func)
                 .is_some_and(|name| PURE.contains(&name.as_str()));
             let size = matches!(&*call.func, Expr::Attribute(method)
-                if matches!(method.attr.as_str(), "size" | "dim") && plain(&method.value));
+                if PURE_METHODS.contains(&method.attr.as_str()) && plain(&method.value));
             (known || size)
                 && call.arguments.args.iter().all(plain)
                 && call

@@ -12,6 +12,8 @@ const FIXED: &[(&str, &str)] = &[
     ("document", "--fix"),
     ("padding", "--unsafe-fixes"),
     ("score_mods", "--fix"),
+    ("expanded", "--fix"),
+    ("triangle", "--fix"),
 ];
 
 fn fixtures() -> PathBuf {

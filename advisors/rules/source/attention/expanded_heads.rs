@@ -60,8 +60,8 @@ impl Rule for ExpandedHeads {
                 && only_here(&code, key, keys.call)
                 && only_here(&code, value, values.call)
             {
-                rewrite.replace(keys.call.range(), context.text(keys.inner));
-                rewrite.replace(values.call.range(), context.text(values.inner));
+                unexpand(&code, &mut rewrite, key, &keys);
+                unexpand(&code, &mut rewrite, value, &values);
                 let last = call
                     .arguments
                     .iter_source_order()
@@ -127,7 +127,10 @@ fn expansion<'a>(code: &Code<'_, 'a>, expression: &'a Expr) -> Option<Expansion<
             })
         }
         (name, Expr::Name(own))
-            if own.id == "repeat_kv" || name.as_deref().is_some_and(|name| name.ends_with(".repeat_kv")) =>
+            if own.id == "repeat_kv"
+                || name
+                    .as_deref()
+                    .is_some_and(|name| name.ends_with(".repeat_kv")) =>
         {
             Some(Expansion {
                 call,
@@ -137,6 +140,51 @@ fn expansion<'a>(code: &Code<'_, 'a>, expression: &'a Expr) -> Option<Expansion<
         }
         _ => None,
     }
+}
+
+/// Passes what was repeated: under its own name where it has one, else in the place of the call.
+fn unexpand<'a>(
+    code: &Code<'_, 'a>,
+    rewrite: &mut Rewrite<'_, 'a>,
+    argument: &'a Expr,
+    expansion: &Expansion<'a>,
+) {
+    let index = code.context.index;
+    let text = code.context.text(expansion.inner);
+    let statement = index
+        .id_of(expansion.call)
+        .and_then(|id| index.get(id)?.parent)
+        .filter(|id| {
+            matches!(index.get(*id).map(|node| node.node), Some(AnyNodeRef::StmtAssign(assign))
+                if assign.targets.len() == 1 && assign.targets.iter().all(Expr::is_name_expr))
+        });
+    match (argument, statement) {
+        (Expr::Name(_), Some(statement)) if is_kept(code, expansion, argument) => {
+            rewrite.delete(statement);
+            rewrite.replace(argument.range(), text);
+        }
+        _ => rewrite.replace(expansion.call.range(), text),
+    }
+}
+
+/// Whether what is repeated is a name that still means the same at the call of attention.
+fn is_kept<'a>(code: &Code<'_, 'a>, expansion: &Expansion<'a>, argument: &'a Expr) -> bool {
+    let Expr::Name(inner) = expansion.inner else {
+        return false;
+    };
+    let index = code.context.index;
+    let Some(id) = index.id_of(inner) else {
+        return false;
+    };
+    let between = TextRange::new(expansion.call.range().end(), argument.range().start());
+    code.bindings
+        .visible(inner.id.as_str(), id, index)
+        .iter()
+        .all(|binding| {
+            index
+                .get(binding.id)
+                .is_some_and(|node| !between.contains_range(node.node.range()))
+        })
 }
 
 /// Whether an axis is that of heads.

@@ -8,3 +8,6 @@ mod flex;
 pub mod flex_attention;
 pub mod flex_attention_setting;
 pub mod hand_written_attention;
+
+#[cfg(test)]
+mod tests;
