@@ -1,6 +1,6 @@
 //! The ATen operators of a graph in text: a printed graph of `torch.export` or FX
-//! (`torch.ops.aten.relu.default(...)`, `aten.relu.default`), the JSON of a `.pt2` archive, an ATen
-//! graph of a TORCH_TRACE log (`aten::relu`).
+//! (`torch.ops.aten.relu.default(...)`, `aten.relu.default`), the JSON of a `.pt2` archive, the eager
+//! graphs of a `TORCH_TRACE` log (`%1: f32[4] = relu(%0)`), or `aten::relu`.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,9 @@ const MAX_NAME: usize = 128;
 #[must_use]
 pub fn operators(text: &str) -> BTreeMap<String, usize> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for name in text.lines().filter_map(traced) {
+        *counts.entry(name.to_owned()).or_default() += 1;
+    }
     let mut rest = text;
     while let Some(at) = rest.find("aten") {
         let before = rest.get(..at).unwrap_or_default();
@@ -42,6 +45,14 @@ pub fn operators(text: &str) -> BTreeMap<String, usize> {
     counts
 }
 
+/// The operator of a line of an eager graph in a `TORCH_TRACE` log: `%1: f32[4, 8] = mm(%0, %0)`.
+fn traced(line: &str) -> Option<&str> {
+    let (result, call) = line.trim_start().strip_prefix('%')?.split_once(" = ")?;
+    let name = word(call);
+    let called = call.get(name.len()..)?.starts_with('(');
+    (called && result.contains(": ") && !name.is_empty()).then_some(name)
+}
+
 /// The identifier at the beginning of a text.
 fn word(text: &str) -> &str {
     let end = text
@@ -59,12 +70,15 @@ mod tests {
         let text = "%relu = call_function[target=torch.ops.aten.relu.default](args = (%x,))\n\
                     relu_1: \"f32[4]\" = torch.ops.aten.relu.default(relu);\n\
                     {\"target\": \"torch.ops.aten.sum.dim_IntList\"} %1 = aten::mm(%0, %0) aten::\n\
-                    paten.relu.default aten.cpp torch.ops.aten. aten";
+                    paten.relu.default aten.cpp torch.ops.aten. aten\n\
+                    \t%2: f32[4] = relu(%1)    # /a.py:3 in f\n%0 = stablehlo.add %1, %2\n";
         let counts = operators(text);
         let all: Vec<(&str, usize)> = counts.iter().map(|(k, n)| (k.as_str(), *n)).collect();
         assert_eq!(
             all,
-            [("mm", 1), ("relu.default", 2), ("sum.dim_IntList", 1)]
+            [("mm", 1),
+                ("relu", 1),
+                ("relu.default", 2), ("sum.dim_IntList", 1)]
         );
     }
 }
