@@ -76,9 +76,12 @@ mod tests {
         let all: Vec<(&str, usize)> = counts.iter().map(|(k, n)| (k.as_str(), *n)).collect();
         assert_eq!(
             all,
-            [("mm", 1),
+            [
+                ("mm", 1),
                 ("relu", 1),
-                ("relu.default", 2), ("sum.dim_IntList", 1)]
+                ("relu.default", 2),
+                ("sum.dim_IntList", 1)
+            ]
         );
     }
 }

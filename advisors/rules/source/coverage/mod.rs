@@ -1,6 +1,7 @@
 //! Rules on operations that TorchTPU does not have.
 
 pub mod graph;
+pub mod host;
 pub mod unsupported_op;
 pub mod used;
 

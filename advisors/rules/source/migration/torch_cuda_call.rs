@@ -95,7 +95,13 @@ impl Rule for TorchCudaCall {
             );
             let fix = "any accelerator will do";
             let (unsafe_, exact) = (Applicability::Unsafe, Numerics::BitExact);
-            remarks.push(asking.fixed(severity(Severity::High), title, fix, unsafe_, exact));
+            let high = severity(Severity::High);
+            let mut remark = asking.fixed(high, title, fix, unsafe_, exact);
+            remark.caveats = vec![
+                "where the code behind it needs CUDA kernels the check is right as it is"
+                    .to_owned(),
+            ];
+            remarks.push(remark);
         }
         if !without.is_empty() {
             let title = format!(
