@@ -107,5 +107,6 @@ fn prepares_data(context: &SourceContext<'_>, used: &Use<'_>) -> bool {
         let name = class.name.as_str();
         DATA_WORDS.iter().any(|word| name.contains(word))
     });
-    of_class || context.file.path.contains("processing")
+    let file = context.file.path.rsplit(['/', '\\']).next();
+    of_class || file.is_some_and(|name| name.contains("processing"))
 }

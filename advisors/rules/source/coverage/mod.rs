@@ -7,13 +7,14 @@ pub mod used;
 
 use std::collections::BTreeMap;
 
+use self::graph::Calls;
 use crate::python::{Index, Names, Project, SourceContext, SourceFile, SourceNote};
 
-/// The operators that a Python file is certain to call, and how often it is written.
+/// The operators that a Python file is certain to call, how often and where first.
 ///
 /// # Errors
 /// When it is no Python 3.
-pub fn of_source(path: &str, bytes: Vec<u8>) -> Result<BTreeMap<String, usize>, SourceNote> {
+pub fn of_source(path: &str, bytes: Vec<u8>) -> Result<BTreeMap<String, Calls>, SourceNote> {
     let file = SourceFile::parse(path, bytes)?;
     let index = Index::new(file.module());
     let names = Names::new(&index);

@@ -6,6 +6,7 @@ use knowledge::torch_tpu::{method_operators, operators};
 use ruff_python_ast::{AnyNodeRef, Expr, ExprCall};
 use ruff_text_size::{Ranged as _, TextRange};
 
+use super::graph::Calls;
 use crate::python::{NodeId, SourceContext};
 
 /// A call that needs operators.
@@ -113,13 +114,18 @@ pub fn is_in_model(context: &SourceContext<'_>, used: &Use<'_>) -> bool {
     })
 }
 
-/// How many calls need each operator.
+/// How often each operator is called, and where first.
 #[must_use]
-pub fn counts(context: &SourceContext<'_>) -> BTreeMap<String, usize> {
-    let mut counts = BTreeMap::new();
+pub fn counts(context: &SourceContext<'_>) -> BTreeMap<String, Calls> {
+    let mut counts: BTreeMap<String, Calls> = BTreeMap::new();
     for used in uses(context) {
         for operator in used.operators {
-            *counts.entry(operator).or_default() += 1;
+            let calls = counts.entry(operator).or_default();
+            calls.count += 1;
+            if calls.place.is_none() {
+                let line = context.file.line_of(used.range.start());
+                calls.place = Some(format!("{}:{line}", context.file.path));
+            }
         }
     }
     counts
