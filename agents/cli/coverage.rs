@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use advisors::rules::source::coverage;
+use advisors::rules::source::coverage::{self, graph::Calls};
 use anyhow::{Context as _, Result};
 use knowledge::torch_tpu::{Support, Version, substitute, version_or_newest};
 
@@ -39,6 +39,9 @@ struct Row {
     support: &'static str,
     /// How often it is called, in a graph or in source text.
     calls: usize,
+    /// `file:line` of the first call that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<String>,
     /// Its gradient, where that is missing though the operator is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing_gradient: Option<String>,
@@ -53,7 +56,7 @@ struct Row {
 /// When a path cannot be read, or the result cannot be written.
 pub fn run(args: &Args) -> Result<u8> {
     let known = version_or_newest(args.torch_tpu.as_deref());
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<String, Calls> = BTreeMap::new();
     let mut notes = Vec::new();
     let (mut folders, mut files) = (Vec::new(), Vec::new());
     for path in &args.paths {
@@ -68,9 +71,9 @@ pub fn run(args: &Args) -> Result<u8> {
     } else {
         check::sources(&folders)?
     };
-    let mut add = |found: BTreeMap<String, usize>| {
+    let mut add = |found: BTreeMap<String, Calls>| {
         for (operator, calls) in found {
-            *counts.entry(operator).or_default() += calls;
+            merge(&mut counts, operator, calls);
         }
     };
     for path in &sources {
@@ -99,12 +102,18 @@ pub fn run(args: &Args) -> Result<u8> {
     Ok(exit::OK)
 }
 
+fn merge(counts: &mut BTreeMap<String, Calls>, operator: String, calls: Calls) {
+    let all = counts.entry(operator).or_default();
+    all.count += calls.count;
+    all.place = all.place.take().or(calls.place);
+}
+
 fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// The operators of an exported program or a graph in text.
-fn graph(path: &Path) -> Result<BTreeMap<String, usize>> {
+fn graph(path: &Path) -> Result<BTreeMap<String, Calls>> {
     let failed = || format!("cannot read {}", path.display());
     let mut start = [0; 4];
     let mut file = fs::File::open(path).with_context(failed)?;
@@ -119,20 +128,21 @@ fn graph(path: &Path) -> Result<BTreeMap<String, usize>> {
     let mut counts = BTreeMap::new();
     for (_, text) in archive::texts(file, is_graph).with_context(failed)? {
         for (operator, calls) in coverage::graph::operators(&text) {
-            *counts.entry(operator).or_default() += calls;
+            merge(&mut counts, operator, calls);
         }
     }
     Ok(counts)
 }
 
-fn row(known: &Version, operator: String, calls: usize) -> Row {
+fn row(known: &Version, operator: String, calls: Calls) -> Row {
     let support = known.support(&operator);
     let missing_gradient = known.missing_gradient(&operator);
     let lacking = support.is_missing() || missing_gradient.is_some();
     let instead = substitute(&operator).map(|substitute| substitute.write.as_str());
     Row {
         support: support.name(),
-        calls,
+        calls: calls.count,
+        place: calls.place,
         missing_gradient,
         instead: instead.filter(|_| lacking),
         operator,
@@ -184,9 +194,13 @@ fn text(
         };
         writeln!(
             out,
-            "\naten::{}: {what}, {} calls",
+            "\naten::{}: {what}, {} calls{}",
             clean(&row.operator),
-            row.calls
+            row.calls,
+            row.place.as_ref().map_or(String::new(), |place| format!(
+                ", first at {}",
+                clean(place)
+            ))
         )?;
         if let Some(instead) = row.instead {
             writeln!(out, "    write {instead}")?;

@@ -6,7 +6,8 @@ use knowledge::advice::AdviceKind;
 use knowledge::torch_tpu::{Exactness, Support, Version, substitute, version_or_newest};
 use ruff_python_ast::Expr;
 
-use super::used::{Use, is_in_model, is_on_host, uses};
+use super::host::OnHost;
+use super::used::{Use, is_in_model, uses};
 use crate::finding::{Applicability, Edit, Exhibit, Fix, Numerics, Place, Remark, Severity};
 use crate::python::{Ranged as _, SourceContext};
 use crate::rule::Rule;
@@ -42,13 +43,18 @@ impl Rule for UnsupportedOp {
     fn check_source(&self, context: &SourceContext<'_>) -> Vec<Remark> {
         let known = version_or_newest(context.project.torch_tpu.as_deref());
         let mut found: BTreeMap<String, Found> = BTreeMap::new();
-        for used in uses(context) {
+        let all = uses(context);
+        if all.is_empty() {
+            return Vec::new();
+        }
+        let host = OnHost::new(context);
+        for used in all {
             for operator in &used.operators {
                 let gradient = known.missing_gradient(operator);
                 let missing = known.support(operator).is_missing();
                 if (!missing && gradient.is_none())
                     || is_guarded(context, used.id)
-                    || is_on_host(context, &used)
+                    || host.has(context, &used)
                 {
                     continue;
                 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use knowledge::torch_tpu::{method_operators, operators};
-use ruff_python_ast::{AnyNodeRef, Expr, ExprCall, StmtFunctionDef};
+use ruff_python_ast::{AnyNodeRef, Expr, ExprCall};
 use ruff_text_size::{Ranged as _, TextRange};
 
+use super::graph::Calls;
 use crate::python::{NodeId, SourceContext};
 
 /// A call that needs operators.
@@ -84,94 +85,6 @@ fn resized(context: &SourceContext<'_>, call: &ExprCall, name: &str) -> Option<V
     Some(vec![operator.to_owned()])
 }
 
-/// Whether a call's tensors are on the host: its text says so, or it prepares weights.
-#[must_use]
-pub fn is_on_host(context: &SourceContext<'_>, used: &Use<'_>) -> bool {
-    let statement = context.index.statement_of(used.id);
-    let text = match statement {
-        Some(simple) if !simple.is_stmt_if() && !simple.is_stmt_for() => context.text(simple),
-        _ => context.text(used.call),
-    };
-    let signs = [".cpu()", "\"cpu\"", "numpy", "np."];
-    if signs.iter().any(|sign| text.contains(sign)) || prepares_data(context, used) {
-        return true;
-    }
-    let Some(function) = context.index.function_of(used.id) else {
-        return false;
-    };
-    let name = function.name.as_str();
-    let prepares_weights = name.contains("init")
-        || name.starts_with("convert")
-        || name.contains("reset_parameters")
-        || only_called_while_building(context, function);
-    (prepares_weights && !used.name.starts_with("torch.nn.")) || on_plain_tensors(context, used)
-}
-
-/// Whether a call is in a class or file that prepares inputs on the host.
-fn prepares_data(context: &SourceContext<'_>, used: &Use<'_>) -> bool {
-    let class = context.index.class_of(used.id);
-    let of_class = class.is_some_and(|class| {
-        let name = class.name.as_str();
-        ["Processor", "Dataset", "Transform", "Collator"]
-            .iter()
-            .any(|sign| name.contains(sign))
-    });
-    of_class || context.file.path.contains("processing")
-}
-
-/// Whether a function of the file is called, and only from constructors.
-fn only_called_while_building(context: &SourceContext<'_>, function: &StmtFunctionDef) -> bool {
-    let mut calls = context
-        .calls()
-        .filter(|(_, call)| {
-            let name = call.func.as_name_expr();
-            name.is_some_and(|name| name.id == function.name.id)
-        })
-        .peekable();
-    calls.peek().is_some()
-        && calls.all(|(id, _)| {
-            let caller = context.index.function_of(id);
-            caller.is_some_and(|caller| caller.name.as_str() == "__init__")
-        })
-}
-
-/// Whether the arguments were made by `torch.tensor` without a device in the same function.
-fn on_plain_tensors(context: &SourceContext<'_>, used: &Use<'_>) -> bool {
-    let Some(function) = context.index.function_of(used.id) else {
-        return false;
-    };
-    let Some(within) = context.index.id_of(function) else {
-        return false;
-    };
-    let mut names = used
-        .call
-        .arguments
-        .args
-        .iter()
-        .map(|argument| argument.as_name_expr())
-        .peekable();
-    names.peek().is_some()
-        && names.all(|name| {
-            name.is_some_and(|name| {
-                context.index.descendants(within).any(|(_, node)| {
-                    let Some(assign) = node.node.as_stmt_assign() else {
-                        return false;
-                    };
-                    let made = assign.value.as_call_expr().is_some_and(|call| {
-                        let maker = context.qualified(&call.func);
-                        maker.as_deref() == Some("torch.tensor")
-                            && call.arguments.find_keyword("device").is_none()
-                    });
-                    made && assign
-                        .targets
-                        .iter()
-                        .filter_map(Expr::as_name_expr)
-                        .any(|target| target.id == name.id)
-                })
-            })
-        })
-}
-
 /// Whether a call is part of a model: in a method of a class that is made of modules, or a module
 /// that is built.
 #[must_use]
@@ -201,13 +114,18 @@ pub fn is_in_model(context: &SourceContext<'_>, used: &Use<'_>) -> bool {
     })
 }
 
-/// How many calls need each operator.
+/// How often each operator is called, and where first.
 #[must_use]
-pub fn counts(context: &SourceContext<'_>) -> BTreeMap<String, usize> {
-    let mut counts = BTreeMap::new();
+pub fn counts(context: &SourceContext<'_>) -> BTreeMap<String, Calls> {
+    let mut counts: BTreeMap<String, Calls> = BTreeMap::new();
     for used in uses(context) {
         for operator in used.operators {
-            *counts.entry(operator).or_default() += 1;
+            let calls = counts.entry(operator).or_default();
+            calls.count += 1;
+            if calls.place.is_none() {
+                let line = context.file.line_of(used.range.start());
+                calls.place = Some(format!("{}:{line}", context.file.path));
+            }
         }
     }
     counts

@@ -26,6 +26,7 @@ const DEVICE_WORDS: &[&str] = &[
     "triton",
     "capability",
     "version",
+    "torch_greater",
 ];
 
 /// Signs that a file serves other devices than GPUs, CPUs and, once it is migrated, TPUs.
@@ -46,6 +47,9 @@ const OTHER_DEVICES: &[&str] = &[
     "is_torch_xpu",
     "is_torch_npu",
 ];
+
+/// Functions that leave for other devices do so among their first statements.
+const MAX_BEFORE: usize = 32;
 
 /// Whether a condition tells kinds of devices apart.
 pub(crate) fn is_device_test(condition: &str) -> bool {
@@ -102,6 +106,7 @@ pub(crate) fn is_guarded(context: &SourceContext<'_>, id: NodeId) -> bool {
 /// Whether a statement before the range leaves where the device is another one.
 fn leaves_before(context: &SourceContext<'_>, body: &[Stmt], own: TextRange) -> bool {
     body.iter()
+        .take(MAX_BEFORE)
         .take_while(|statement| statement.end() <= own.start())
         .filter_map(Stmt::as_if_stmt)
         .any(|branch| {

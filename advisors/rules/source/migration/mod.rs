@@ -18,6 +18,9 @@ pub mod pytorch_xla;
 pub(crate) mod rewrite;
 pub mod torch_cuda_call;
 
+#[cfg(test)]
+mod tests;
+
 use knowledge::advice::AdviceKind;
 
 use crate::finding::{Applicability, Edit, Fix, Numerics, Place, Remark, Severity};

@@ -2,12 +2,12 @@
 
 use knowledge::torch_tpu::xla_idiom;
 use ruff_python_ast::{AnyNodeRef, Expr};
-use ruff_text_size::Ranged as _;
+use ruff_text_size::{Ranged as _, TextRange};
 
 use super::guard::is_optional;
 use super::{Places, counted};
-use crate::finding::{Applicability, Numerics, Remark, Severity};
-use crate::python::SourceContext;
+use crate::finding::{Applicability, Edit, Numerics, Remark, Severity};
+use crate::python::{NodeId, SourceContext};
 use crate::rule::Rule;
 
 /// The rule.
@@ -37,7 +37,7 @@ impl Rule for PytorchXla {
             .imported()
             .any(|(name, full)| name == "torch" && full == "torch");
         let (mut rewritten, mut shown) = (Places::default(), Places::default());
-        for (_, call, name) in context.calls_of(|name| name.starts_with("torch_xla")) {
+        for (id, call, name) in context.calls_of(|name| name.starts_with("torch_xla")) {
             let Some(idiom) = xla_idiom(&name) else {
                 let place = context.place(call.func.range(), "no counterpart is known");
                 shown.add(place, []);
@@ -54,6 +54,10 @@ impl Rule for PytorchXla {
             });
             let place = context.place(call.range(), idiom.write.clone());
             match text.filter(|_| torch) {
+                // What needs nothing in its place goes, with its line where it stands alone.
+                Some(text) if text == "None" => {
+                    rewritten.add(place, [removal(context, id, call.range())]);
+                }
                 Some(text) => rewritten.add(place, [context.edit(call.range(), text)]),
                 None => shown.add(place, []),
             }
@@ -114,6 +118,34 @@ impl Rule for PytorchXla {
             ];
         }
         remarks
+    }
+}
+
+/// The edit that takes a call away: its whole line where other statements are left in the block, or
+/// else the call, for `None`.
+fn removal(context: &SourceContext<'_>, id: NodeId, call: TextRange) -> Edit {
+    let statement = context.index.statement_of(id);
+    let alone = statement.is_some_and(|statement| {
+        let line = context.file.line_text(context.file.line_of(call.start()));
+        statement.is_stmt_expr()
+            && statement.range() == call
+            && line.trim() == context.text(statement)
+    });
+    let parent = statement
+        .and_then(|statement| context.index.id_of(statement))
+        .and_then(|id| context.index.get(id)?.parent)
+        .and_then(|id| context.index.get(id));
+    let body = parent.map(|parent| match parent.node {
+        AnyNodeRef::StmtFor(repeat) => repeat.body.len(),
+        AnyNodeRef::StmtWith(with) => with.body.len(),
+        AnyNodeRef::StmtFunctionDef(function) => function.body.len(),
+        _ => 0,
+    });
+    if alone && body.is_some_and(|body| body > 1) {
+        let line = context.file.line_of(call.start());
+        context.edit(context.file.line_range(line), "")
+    } else {
+        context.edit(call, "None")
     }
 }
 

@@ -1,7 +1,7 @@
 //! Calls of `torch.cuda`, which raise or do nothing where there is a TPU.
 
 use knowledge::torch_tpu::{CudaCall, OnTpu, cuda_call};
-use ruff_python_ast::AnyNodeRef;
+use ruff_python_ast::{AnyNodeRef, ExprCall};
 use ruff_text_size::Ranged as _;
 
 use super::guard::{is_guarded, serves_several_devices};
@@ -52,7 +52,12 @@ impl Rule for TorchCudaCall {
             let edit = known.instead.as_deref().and_then(|instead| {
                 let plain = context.text(call.func.as_ref()) == format!("torch.cuda.{name}");
                 // What a process sees is not what a host has.
-                (plain && name != "device_count").then(|| context.edit(call.func.range(), instead))
+                let (range, text) = if takes_rank(context, call) {
+                    (call.range(), format!("{instead}()"))
+                } else {
+                    (call.func.range(), instead.to_owned())
+                };
+                (plain && name != "device_count").then(|| context.edit(range, text))
             });
             let place = context.place(call.func.range(), label);
             match (stops, edit) {
@@ -90,7 +95,13 @@ impl Rule for TorchCudaCall {
             );
             let fix = "any accelerator will do";
             let (unsafe_, exact) = (Applicability::Unsafe, Numerics::BitExact);
-            remarks.push(asking.fixed(severity(Severity::High), title, fix, unsafe_, exact));
+            let high = severity(Severity::High);
+            let mut remark = asking.fixed(high, title, fix, unsafe_, exact);
+            remark.caveats = vec![
+                "where the code behind it needs CUDA kernels the check is right as it is"
+                    .to_owned(),
+            ];
+            remarks.push(remark);
         }
         if !without.is_empty() {
             let title = format!(
@@ -121,6 +132,16 @@ impl Rule for TorchCudaCall {
         }
         remarks
     }
+}
+
+/// Whether a call asks for the device of a rank, which on a TPU is the only one.
+fn takes_rank(context: &SourceContext<'_>, call: &ExprCall) -> bool {
+    let only = match &*call.arguments.args {
+        [only] if call.arguments.keywords.is_empty() => only,
+        _ => return false,
+    };
+    let named = only.is_name_expr() || only.is_attribute_expr();
+    named && context.text(only).ends_with("rank")
 }
 
 fn label(known: &CudaCall, stops: bool) -> String {
