@@ -7,9 +7,8 @@ pub mod used;
 
 use std::collections::BTreeMap;
 
-use crate::python::{Project, SourceFile, SourceNote, with_context};
 use self::graph::Calls;
-use crate::python::{Index, Names, Project, SourceContext, SourceFile, SourceNote};
+use crate::python::{Project, SourceFile, SourceNote, with_context};
 
 /// The operators that a Python file is certain to call, how often and where first.
 ///
