@@ -141,8 +141,11 @@ pub fn read_program(path: &Path) -> Result<ProgramFile> {
     read_named_program(path, None)
 }
 
-/// As [`read_program`]; of a TORCH_TRACE log the program of that name.
-fn read_named_program(path: &Path, name: Option<&str>) -> Result<ProgramFile> {
+/// As [`read_program`]; of a TORCH_TRACE log the program whose name contains `name`.
+///
+/// # Errors
+/// When it cannot be read or holds no such program.
+pub fn read_named_program(path: &Path, name: Option<&str>) -> Result<ProgramFile> {
     if let Some(file) = trace_program::read(path, name)? {
         return Ok(file);
     }

@@ -234,6 +234,11 @@ fn recompiles(
     }
 }
 
+/// An operation, and how many launches of it follow in its step.
+type Position = (u32, u32);
+/// A graph and its program.
+type Launched = (u32, Option<u32>);
+
 /// What changed first in a step that compiled.
 #[derive(Clone, Debug, PartialEq)]
 struct FirstChange {
@@ -249,8 +254,8 @@ fn first_changes(trace: &TorchTrace, process: &Process, steps: &Steps) -> Vec<Op
     let positions = steps.positions(process);
     // The first graph and program of each sequence of operations at each position of a step, and
     // of each sequence anywhere.
-    let mut at_position: BTreeMap<((u32, u32), u64), (u32, Option<u32>)> = BTreeMap::new();
-    let mut anywhere: BTreeMap<u64, (u32, Option<u32>)> = BTreeMap::new();
+    let mut at_position: BTreeMap<(Position, u64), Launched> = BTreeMap::new();
+    let mut anywhere: BTreeMap<u64, Launched> = BTreeMap::new();
     let mut changes = Vec::with_capacity(steps.steps.len());
     for step in &steps.steps {
         let mut first: Option<FirstChange> = None;
