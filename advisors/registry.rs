@@ -78,6 +78,11 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::logs::sharding::compiler_alarms::HostCompute,
     // Text, TL5xx: throughput.
     // Text, TL6xx: launch commands and configurations.
+    &rules::logs::launch::debug_settings::DebugSettings,
+    &rules::logs::launch::measured_flags::MeasuredFlags,
+    &rules::logs::launch::published_recipe::PublishedRecipe,
+    &rules::logs::launch::sampler_rates::SamplerRates,
+    &rules::logs::launch::parallelism::ParallelismArithmetic,
     // Source, TS1xx: recompilation.
     // Source, TS2xx: host synchronisation.
     // Source, TS3xx: operations that are slow on a TPU, or lose their fast kernel.

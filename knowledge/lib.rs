@@ -6,6 +6,7 @@
 //! data/ici.toml ──────────────> ici         how fast collectives run over the links
 //! data/advice/base_rates.toml ──> advice      how often a kind of advice helped
 //! data/calibration/*.toml ──────> calibration what the compiler's figures mean in time
+//! data/recipes/*.toml ──────────> recipes     what public recipes reach, what flags cost
 //! ```
 //!
 //! The files are part of the program and parsed once, at the first question. They hold facts that
@@ -23,6 +24,7 @@ pub mod calibration;
 pub mod chips;
 pub mod efficiency;
 pub mod ici;
+pub mod recipes;
 
 use serde::de::DeserializeOwned;
 
