@@ -5,6 +5,8 @@ pub mod measured_flags;
 pub mod parallelism;
 pub mod published_recipe;
 pub mod sampler_rates;
+#[cfg(test)]
+mod tests;
 
 use profiler::logs::Logs;
 use profiler::logs::launch::Setting;
