@@ -112,6 +112,11 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::logs::throughput::empty_profile::EmptyProfile,
     &rules::logs::throughput::input_wait::InputWait,
     // Text, TL6xx: launch commands and configurations.
+    &rules::logs::launch::debug_settings::DebugSettings,
+    &rules::logs::launch::measured_flags::MeasuredFlags,
+    &rules::logs::launch::published_recipe::PublishedRecipe,
+    &rules::logs::launch::sampler_rates::SamplerRates,
+    &rules::logs::launch::parallelism::ParallelismArithmetic,
     // Source, TS1xx: recompilation.
     &rules::source::recompilation::unpadded_batches::UnpaddedBatches,
     &rules::source::recompilation::partial_batch::PartialBatch,

@@ -8,6 +8,7 @@
 //! data/advice/base_rates.toml ──> advice      how often a kind of advice helped
 //! data/calibration/*.toml ──────> calibration what the compiler's figures mean in time
 //! data/torch_tpu/* ─────────────> torch_tpu   what TorchTPU has, and what to write instead
+//! data/recipes/*.toml ──────────> recipes     what public recipes reach, what flags cost
 //! ```
 //!
 //! The files are part of the program and parsed once, at the first question. They hold facts that
@@ -27,6 +28,7 @@ pub mod efficiency;
 pub mod ici;
 pub mod slices;
 pub mod torch_tpu;
+pub mod recipes;
 
 use serde::de::DeserializeOwned;
 

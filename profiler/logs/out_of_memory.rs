@@ -12,6 +12,8 @@ mod padding;
 mod reader;
 mod size;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub(in crate::logs) use padding::shapes_in;
 pub use padding::{Arrangement, PaddedAxis, Padding, Rearranged, Role};

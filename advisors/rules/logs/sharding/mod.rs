@@ -2,3 +2,5 @@
 
 pub mod compiler_alarms;
 pub mod full_rematerialization;
+#[cfg(test)]
+mod tests;
