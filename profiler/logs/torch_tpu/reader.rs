@@ -17,7 +17,8 @@ const LIMIT: &str = "hit config.recompile_limit";
 const OLD_LIMIT: &str = "hit config.cache_size_limit";
 const RECOMPILING: &str = "Recompiling function ";
 const BREAK: &str = "in user code at ";
-const REASON: &str = "Graph Break Reason: ";
+/// Older versions write `Reason: ` alone.
+const REASON: &str = "Reason: ";
 const FLEX_ABORT: &str = "compiled_mode.cc";
 const CONTEXT: &str = "Failed to create default compilation context";
 const FLEX_IMPORT: &str = "PyTorch Flex Attention requirements in Transformers are not met";
@@ -177,8 +178,7 @@ impl Reader {
                 if text.contains("triggered by the following guard failure") {
                     return true;
                 }
-                let Some((_, guard)) = text.split_once(" - ").filter(|(_, g)| g.contains('/'))
-                else {
+                let Some((_, guard)) = text.split_once(" - ").filter(|(_, g)| is_guard(g)) else {
                     return false;
                 };
                 *any = true;
@@ -308,6 +308,16 @@ impl Reader {
     }
 }
 
+/// Whether a listed line is a guard: behind the compile that it is of, `0/0: …`, in newer versions.
+fn is_guard(text: &str) -> bool {
+    let behind_id = text.split_once(": ").is_some_and(|(id, _)| {
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        id.split_once('/')
+            .is_some_and(|(frame, again)| digits(frame.trim()) && digits(again))
+    });
+    behind_id || text.starts_with("tensor ") || text.contains(" == ")
+}
+
 /// What stands in quotes right before a text: `operator 'aten::median' is not implemented …`.
 fn quoted_before(text: &str, what: &str) -> Option<String> {
     let (before, _) = text.split_once(what)?;
@@ -406,6 +416,20 @@ mod tests {
             breaks[1].detail.contains("builtin operator `print`"),
             "{}",
             breaks[1].detail
+        );
+    }
+
+    #[test]
+    fn older_versions_of_dynamo() {
+        let log = read(
+            "[WARNING] torch._dynamo hit config.cache_size_limit (8)\n   function: 'step' (/a/train.py:10)\n   last reason: tensor 'L['x']' size mismatch at index 1. expected 4, actual 12\nRecompiling function step in /a/train.py:10\n    triggered by the following guard failure(s):\n    - tensor 'L['x']' size mismatch at index 1. expected 4, actual 8\nINFO - step 5\n",
+        );
+        let limit = log.saying(&Saying::RecompileLimit).next().expect("a limit");
+        assert!(limit.detail.starts_with("8: tensor"), "{limit:?}");
+        let guards = &log.recompiled[0].guards;
+        assert_eq!(
+            guards,
+            &["tensor 'L['x']' size mismatch at index 1. expected 4, actual 8"]
         );
     }
 
