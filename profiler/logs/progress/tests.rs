@@ -193,8 +193,8 @@ proptest! {
         for series in &log.series {
             for run in series.runs() {
                 if let Some(times) = Times::of(run) {
-                    times.spikes();
-                    times.drift();
+                    assert!(times.spikes().len() <= run.len());
+                    assert!(times.drift().is_none_or(|(first, last)| first < last));
                 }
             }
         }

@@ -330,9 +330,18 @@ fn percentile(text: &str) -> Option<(f64, Quantity)> {
     Some((percent, quantity::parse(value)?))
 }
 
+/// The text after a key that begins a line, but for what a logger puts before it.
 fn after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    // Keys begin a line, but for what a logger puts before them.
-    text.find(key).and_then(|at| text.get(at + key.len()..))
+    const MAX_BEFORE: usize = 160;
+    if let Some(rest) = text.trim_start().strip_prefix(key) {
+        return Some(rest);
+    }
+    let mut end = text.len().min(MAX_BEFORE);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let at = text.get(..end)?.find(key)?;
+    text.get(at + key.len()..)
 }
 
 /// The name after a key: one word that is no figure.
