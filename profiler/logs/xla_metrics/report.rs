@@ -222,7 +222,7 @@ impl ReportReader {
             return true;
         }
         if let Entry::Counter(name, at) = &self.entry
-            && let Some(value) = after(text, "Value:").and_then(|v| quantity::parse(v))
+            && let Some(value) = after(text, "Value:").and_then(quantity::parse)
         {
             let value = value.value();
             if self.entries < MAX_ENTRIES && (0.0..1e19).contains(&value) {
@@ -264,10 +264,10 @@ impl ReportReader {
         if report.is_empty() || lone_names {
             return;
         }
-        if self.reports.len() >= MAX_REPORTS || self.entries >= MAX_ENTRIES {
-            if let Some(last) = self.reports.pop() {
-                self.entries = self.entries.saturating_sub(last.entries());
-            }
+        if (self.reports.len() >= MAX_REPORTS || self.entries >= MAX_ENTRIES)
+            && let Some(last) = self.reports.pop()
+        {
+            self.entries = self.entries.saturating_sub(last.entries());
         }
         self.reports.push(report);
     }
