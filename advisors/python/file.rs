@@ -60,6 +60,14 @@ pub enum SourceNote {
         /// Its size.
         bytes: usize,
     },
+    /// It is JSON, but no model's configuration that can be read.
+    #[error("{path}: {error}; the file is left out")]
+    Configuration {
+        /// The file.
+        path: String,
+        /// Why not.
+        error: String,
+    },
     /// It is nested too deeply.
     #[error("{path}: nested more than {MAX_NESTING} deep; the file is left out")]
     Nested {
@@ -78,6 +86,7 @@ impl SourceNote {
             Self::Encoding { .. } => "python-encoding",
             Self::Large { .. } => "python-large",
             Self::Nested { .. } => "python-nested",
+            Self::Configuration { .. } => "model-config",
         }
     }
 }

@@ -19,6 +19,7 @@ impl<'a> Names<'a> {
     #[must_use]
     pub fn new(index: &Index<'a>) -> Self {
         let mut names = Self::default();
+        let (mut used, mut local) = (BTreeSet::new(), BTreeSet::new());
         for (_, node) in index.nodes() {
             match node.node {
                 AnyNodeRef::StmtImport(import) => {
@@ -46,9 +47,25 @@ impl<'a> Names<'a> {
                     names.bind(node.function, parameter.name.as_str());
                 }
                 AnyNodeRef::ExprName(name) if name.ctx.is_store() => {
+                    local.insert(name.id.as_str());
                     names.bind(node.function, name.id.as_str());
                 }
+                AnyNodeRef::ExprName(name) => {
+                    used.insert(name.id.as_str());
+                }
+                AnyNodeRef::StmtFunctionDef(function) => {
+                    local.insert(function.name.as_str());
+                }
+                AnyNodeRef::StmtClassDef(class) => {
+                    local.insert(class.name.as_str());
+                }
                 _ => {}
+            }
+        }
+        for (name, full) in CUSTOMARY {
+            // The parts of a snippet whose imports are left out.
+            if used.contains(name) && !local.contains(name) {
+                names.import(name, (*full).to_owned());
             }
         }
         names
@@ -127,6 +144,19 @@ impl<'a> Names<'a> {
         false
     }
 }
+
+/// What a name stands for by custom, where a snippet uses it without importing it.
+const CUSTOMARY: &[(&str, &str)] = &[
+    ("F", "torch.nn.functional"),
+    ("jax", "jax"),
+    ("jnp", "jax.numpy"),
+    ("lax", "jax.lax"),
+    ("nn", "torch.nn"),
+    ("np", "numpy"),
+    ("torch", "torch"),
+    ("torch_xla", "torch_xla"),
+    ("xm", "torch_xla.core.xla_model"),
+];
 
 /// Whether a dotted name is a module or something in it.
 fn is_within(full: &str, module: &str) -> bool {

@@ -1,12 +1,18 @@
 //! The files of a project, checked.
 
 use rayon::prelude::*;
+use ruff_text_size::Ranged as _;
 
 use crate::finding::Finding;
+use crate::model_config::ModelConfig;
 use crate::python::SourceContext;
 use crate::python::file::{SourceFile, SourceNote};
+use crate::python::hot::Hot;
 use crate::python::index::Index;
 use crate::python::names::Names;
+use crate::python::scopes::Scopes;
+use crate::python::tensors::Tensors;
+use crate::python::transforms::Transforms;
 use crate::rank;
 use crate::rule::Rule;
 
@@ -37,6 +43,9 @@ pub fn check(project: &Project, files: Vec<(String, Vec<u8>)>, rules: &[&dyn Rul
     let outcomes: Vec<Result<(Vec<Finding>, u64), SourceNote>> = files
         .into_par_iter()
         .map(|(path, bytes)| {
+            if path.ends_with(".json") {
+                return check_config(&path, bytes, rules);
+            }
             let file = SourceFile::parse(&path, bytes)?;
             Ok((
                 check_file(project, &file, rules),
@@ -59,23 +68,65 @@ pub fn check(project: &Project, files: Vec<(String, Vec<u8>)>, rules: &[&dyn Rul
     checked
 }
 
-fn check_file(project: &Project, file: &SourceFile, rules: &[&dyn Rule]) -> Vec<Finding> {
+/// The configuration of a model, which stands beside the code.
+fn check_config(
+    path: &str,
+    bytes: Vec<u8>,
+    rules: &[&dyn Rule],
+) -> Result<(Vec<Finding>, u64), SourceNote> {
+    let config = ModelConfig::parse(path, bytes).map_err(|error| SourceNote::Configuration {
+        path: path.to_owned(),
+        error: error.to_string(),
+    })?;
+    let findings = rules.iter().flat_map(|rule| {
+        let remarks = rule.check_config(&config).into_iter();
+        remarks.map(|remark| rank::remarked(*rule, remark))
+    });
+    Ok((findings.collect(), config.text.lines().count() as u64))
+}
+
+/// Calls `see` with all that is known of a file.
+pub fn with_context<T>(
+    project: &Project,
+    file: &SourceFile,
+    see: impl FnOnce(&SourceContext<'_>) -> T,
+) -> T {
     let index = Index::new(file.module());
     let names = Names::new(&index);
-    let context = SourceContext {
+    let scopes = Scopes::new(&index);
+    let transforms = Transforms::new(&index, &names, &scopes);
+    let tensors = Tensors::new(&index, &names, &scopes, &transforms);
+    let line_of = |id| {
+        let start = index.get(id).map(|node| node.node.start());
+        file.line_of(start.unwrap_or_default())
+    };
+    let hot = Hot::new(
+        &file.path,
+        &index,
+        &names,
+        &scopes,
+        &transforms,
+        &tensors,
+        &line_of,
+    );
+    see(&SourceContext {
         project,
         file,
         index: &index,
         names: &names,
-    };
-    let mut findings = Vec::new();
-    for rule in rules {
-        let remarks = rule.check_source(&context);
-        findings.extend(
-            remarks
-                .into_iter()
-                .map(|remark| rank::remarked(*rule, remark)),
-        );
-    }
-    findings
+        transforms: &transforms,
+        tensors: &tensors,
+        hot: &hot,
+        scopes: &scopes,
+    })
+}
+
+fn check_file(project: &Project, file: &SourceFile, rules: &[&dyn Rule]) -> Vec<Finding> {
+    with_context(project, file, |context| {
+        let findings = rules.iter().flat_map(|rule| {
+            let remarks = rule.check_source(context).into_iter();
+            remarks.map(|remark| rank::remarked(*rule, remark))
+        });
+        findings.collect()
+    })
 }

@@ -7,3 +7,4 @@ pub mod migration;
 pub mod operations;
 pub mod recompilation;
 pub mod shapes;
+pub mod sharding;

@@ -1,0 +1,3 @@
+//! Rules on shardings that cannot be reached from one another cheaply.
+
+pub mod conflicting_specs;
