@@ -23,11 +23,11 @@ pub(super) struct ListingReader {
 }
 
 impl ListingReader {
-    /// Reads a line; whether it was a profile of no bytes.
-    pub(super) fn line(&mut self, line: Line<'_>) -> bool {
+    /// Reads a line.
+    pub(super) fn line(&mut self, line: Line<'_>) {
         let text = line.text.trim_end();
         if !text.ends_with("xplane.pb") {
-            return false;
+            return;
         }
         let words: Vec<&str> = text.split_whitespace().take(16).collect();
         let is_ls = words.first().is_some_and(|mode| {
@@ -60,6 +60,5 @@ impl ListingReader {
                 text,
             });
         }
-        empty
     }
 }

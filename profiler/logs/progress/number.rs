@@ -11,9 +11,7 @@ pub fn after<'a>(text: &'a str, name: &str) -> Option<&'a str> {
             .get(..at)
             .and_then(|before| before.chars().next_back())
             .is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != '/' && c != '.');
-        let Some(rest) = text.get(from..) else {
-            return None;
-        };
+        let rest = text.get(from..)?;
         let rest = rest.trim_start_matches(['\'', '"', ')']);
         let value = rest.trim_start_matches([' ', ':', '=', '\'', '"']);
         if begins && value.len() < rest.len() {

@@ -14,6 +14,9 @@ pub(super) struct StepLine<'a> {
 /// Reads a line, if it is one of a trainer.
 pub(super) fn read<'a>(line: Line<'a>) -> Option<StepLine<'a>> {
     let text = line.text;
+    if let Some(found) = maxtext(line) {
+        return Some(found);
+    }
     if text.contains("'train_runtime'") || text.contains("\"train_runtime\"") {
         return Some(summary(line));
     }
@@ -119,6 +122,39 @@ pub(super) fn read<'a>(line: Line<'a>) -> Option<StepLine<'a>> {
                 ],
             ),
         },
+    })
+}
+
+/// A line of MaxText: `completed step: 3, seconds: 2.5, TFLOP/s/device: 410.2, …`.
+fn maxtext(line: Line<'_>) -> Option<StepLine<'_>> {
+    let (prefix, rest) = line.text.split_once("completed step: ")?;
+    let mut parts = rest.split(", ");
+    let step = parts.next()?.parse().ok()?;
+    let mut point = Point {
+        step: Some(step),
+        ..Point::at(line.at)
+    };
+    for part in parts {
+        let Some((name, value)) = part.split_once(": ") else {
+            continue;
+        };
+        let Some((value, _)) = leading(value) else {
+            continue;
+        };
+        let figure = Some(value).filter(|value| value.is_finite() && *value >= 0.0);
+        match name {
+            "seconds" => point.seconds = figure,
+            "TFLOP/s/device" => point.tflops = figure,
+            "Tokens/s/device" => point.tokens_per_s = figure,
+            "loss" => point.loss = Some(value),
+            _ => {}
+        }
+    }
+    point.seconds?;
+    Some(StepLine {
+        trainer: Trainer::MaxText,
+        prefix,
+        point,
     })
 }
 

@@ -222,7 +222,7 @@ impl ReportReader {
             return true;
         }
         if let Entry::Counter(name, at) = &self.entry
-            && let Some(value) = after(text, "Value:").and_then(|v| quantity::parse(v))
+            && let Some(value) = after(text, "Value:").and_then(quantity::parse)
         {
             let value = value.value();
             if self.entries < MAX_ENTRIES && (0.0..1e19).contains(&value) {
@@ -264,10 +264,10 @@ impl ReportReader {
         if report.is_empty() || lone_names {
             return;
         }
-        if self.reports.len() >= MAX_REPORTS || self.entries >= MAX_ENTRIES {
-            if let Some(last) = self.reports.pop() {
-                self.entries = self.entries.saturating_sub(last.entries());
-            }
+        if (self.reports.len() >= MAX_REPORTS || self.entries >= MAX_ENTRIES)
+            && let Some(last) = self.reports.pop()
+        {
+            self.entries = self.entries.saturating_sub(last.entries());
         }
         self.reports.push(report);
     }
@@ -330,9 +330,18 @@ fn percentile(text: &str) -> Option<(f64, Quantity)> {
     Some((percent, quantity::parse(value)?))
 }
 
+/// The text after a key that begins a line, but for what a logger puts before it.
 fn after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    // Keys begin a line, but for what a logger puts before them.
-    text.find(key).and_then(|at| text.get(at + key.len()..))
+    const MAX_BEFORE: usize = 160;
+    if let Some(rest) = text.trim_start().strip_prefix(key) {
+        return Some(rest);
+    }
+    let mut end = text.len().min(MAX_BEFORE);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let at = text.get(..end)?.find(key)?;
+    text.get(at + key.len()..)
 }
 
 /// The name after a key: one word that is no figure.

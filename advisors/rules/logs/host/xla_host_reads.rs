@@ -111,7 +111,7 @@ fn of(logs: &Logs, report: &Report) -> Option<Remark> {
     let reads = all.first()?;
     let each = reads.count as f64 / reads.basis.max(1) as f64;
     let severity = severity(each).filter(|_| reads.count >= MIN_READS)?;
-    let cut = if reads.basis_name == "execution" && each >= 1.0 {
+    let cut = if reads.basis_name == "execution" && each >= 1.5 {
         ": host reads split the graph"
     } else {
         ""

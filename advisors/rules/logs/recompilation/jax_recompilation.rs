@@ -31,6 +31,63 @@ const PART_OF_STEPS: f64 = 0.2;
 /// Types that are listed.
 const MAX_TYPES: usize = 8;
 
+/// Compilations after the first with other types, from which a function whose origin nobody tells
+/// is told of.
+const MANY_TYPES: u64 = 3;
+
+/// Operations of JAX that code outside any jit compiles one by one.
+const OF_JAX: [&str; 44] = [
+    "abs",
+    "add",
+    "argmax",
+    "argmin",
+    "broadcast_in_dim",
+    "clip",
+    "concatenate",
+    "convert_element_type",
+    "copy",
+    "cos",
+    "cumsum",
+    "div",
+    "dot_general",
+    "dynamic_slice",
+    "dynamic_update_slice",
+    "equal",
+    "exp",
+    "floor_divide",
+    "fn",
+    "gather",
+    "greater",
+    "iota",
+    "less",
+    "log",
+    "matmul",
+    "max",
+    "min",
+    "multiply",
+    "neg",
+    "not_equal",
+    "pow",
+    "prod",
+    "ravel",
+    "reduce_sum",
+    "reshape",
+    "scatter",
+    "select_n",
+    "sin",
+    "sqrt",
+    "squeeze",
+    "subtract",
+    "sum",
+    "transpose",
+    "true_divide",
+];
+
+/// Whether it is an operation of JAX itself: they have known names, or begin with an underscore.
+fn is_of_jax(name: &str) -> bool {
+    name.starts_with('_') || OF_JAX.binary_search(&name).is_ok()
+}
+
 impl Rule for JaxRecompilation {
     fn code(&self) -> &'static str {
         "TL130"
@@ -115,7 +172,10 @@ fn of(logs: &Logs, name: &str, function: &Function, misses: &[&CacheMiss]) -> Op
     let lost = function.repeated_seconds();
     let steps = steps(logs, function);
     let late = steps.map_or(0, |(late, _)| late);
-    if again == 0 || (!is_own && lost < OTHERS_SECONDS && late < SOME) {
+    let of_jax = !is_own && is_of_jax(name);
+    let types = function.varying_arguments();
+    let varies = !of_jax && again >= MANY_TYPES && !types.is_empty();
+    if again == 0 || (!is_own && !varies && lost < OTHERS_SECONDS && (late < SOME || of_jax)) {
         return None;
     }
     let in_most =
@@ -127,7 +187,15 @@ fn of(logs: &Logs, name: &str, function: &Function, misses: &[&CacheMiss]) -> Op
     } else {
         Severity::Low
     };
-    let cause = Cause::of(function, &explained);
+    let mut cause = Cause::of(function, &explained);
+    if of_jax {
+        cause.words =
+            "operations outside any jit are compiled one by one, for each shape".to_owned();
+        cause.advice = vec![
+            "put jax.jit around the code that calls it, as one function for the whole step"
+                .to_owned(),
+        ];
+    }
     let after = match steps {
         Some((late, all)) if late > 0 => {
             format!(", {late} of them among {}", counted(all, "step line"))

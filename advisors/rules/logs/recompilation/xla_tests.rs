@@ -141,7 +141,7 @@ fn a_jitted_function_is_told_with_the_argument_that_changed() {
         assert_eq!(finding.severity, Severity::High, "{}", finding.title);
         assert!(
             finding.title.starts_with(
-                "train_step is compiled 8 times after the first, 8 of them among 12 step lines"
+                "train_step is compiled 7 times after the first, 7 of them among 12 step lines"
             ),
             "{}",
             finding.title
@@ -187,6 +187,33 @@ fn each_reason_has_its_cure() {
             .contains("a static argument is 'double', before 'single'")
     );
     assert_eq!(of_name("evaluate").severity, Severity::Low);
+}
+
+#[test]
+fn without_explanations_the_types_tell_and_operations_of_jax_are_named_as_such() {
+    let found = findings(fixture!("jax/varied_0.4.13.log"), None);
+    let finding = of(&found, "TL130").expect("it recompiles");
+    assert!(
+        finding.title.starts_with("train_step is compiled 4 times")
+            && finding
+                .title
+                .contains("argument 1 changes (float32[16,64], float32[12,64]"),
+        "{}",
+        finding.title
+    );
+    assert!(
+        found
+            .iter()
+            .all(|finding| !finding.title.starts_with("broadcast_in_dim"))
+    );
+    let eager = "Compiling jit(broadcast_in_dim) with global shapes and types (ShapedArray(float32[]),). Argument mapping: (UnspecifiedValue,).\nFinished XLA compilation of jit(broadcast_in_dim) in 2.5 sec\n";
+    let found = findings(&eager.repeat(3), None);
+    let finding = of(&found, "TL130").expect("seconds");
+    assert!(
+        finding.title.contains("outside any jit"),
+        "{}",
+        finding.title
+    );
 }
 
 #[test]

@@ -108,22 +108,7 @@ fn waits_for_cache_and_input() {
 }
 
 #[test]
-fn the_slow_configuration_and_the_empty_profile() {
-    let found = findings(
-        "plain: 6.50 req/s\nwith sort and scatter: 0.50 req/s\n",
-        None,
-    );
-    let finding = of(&found, "TL506").expect("slow");
-    assert_eq!(
-        finding.title,
-        "with sort and scatter: 0.5 req/s, 13.0 times less than plain (6.5 req/s)"
-    );
-    assert_eq!(
-        (finding.severity, finding.confidence.kind.as_str()),
-        (Severity::High, "op-substitution")
-    );
-    let found = findings("one chip: 2.00 req/s\nfour chips: 8.00 req/s\n", None);
-    assert_eq!(found[0].severity, Severity::Info);
+fn a_profile_without_a_byte_is_told() {
     let found = findings("-rw-r--r-- 1 me me 0 Jan 01 00:00 host.xplane.pb\n", None);
     assert_eq!(
         (found[0].code.as_str(), found[0].confidence.kind.as_str()),
