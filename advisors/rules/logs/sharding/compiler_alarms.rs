@@ -98,7 +98,13 @@ impl Rule for SlowCompile {
                 &first.about
             }
         );
-        let mut remark = remark(logs, &found, AdviceKind::ScanUnroll, Severity::Low, title);
+        let mut remark = remark(
+            logs,
+            &found,
+            AdviceKind::Recompilation,
+            Severity::Low,
+            title,
+        );
         remark.lost_s = (lost > 0.0).then_some(lost);
         remark.advice = vec![
             "keep compiled programs between runs: JAX_COMPILATION_CACHE_DIR, or the cache of the framework".to_owned(),
