@@ -177,7 +177,9 @@ impl<'a> Fields<'a> {
             };
             let whole = value.as_u64().or_else(|| {
                 let float = value.as_f64().filter(|float| float.fract() == 0.0)?;
-                (float >= 0.0 && float <= MAX_SIZE as f64).then_some(float as u64)
+                (0.0..=MAX_SIZE as f64)
+                    .contains(&float)
+                    .then_some(float as u64)
             });
             return match whole.filter(|whole| *whole <= MAX_SIZE) {
                 Some(size) => Ok(Some(size)),
