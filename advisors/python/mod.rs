@@ -10,10 +10,12 @@
 pub mod bindings;
 pub mod edits;
 mod file;
-pub mod imports;
+mod imports;
 mod index;
 mod names;
 mod project;
+pub mod rewrite;
+mod unused;
 
 pub use file::{SourceFile, SourceNote};
 pub use index::{Index, Node, NodeId};
