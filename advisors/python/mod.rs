@@ -15,6 +15,7 @@ pub mod edits;
 mod file;
 mod hot;
 pub mod imports;
+mod imports;
 mod index;
 mod libraries;
 mod names;
@@ -23,6 +24,8 @@ mod scopes;
 mod tensors;
 mod transforms;
 mod turns;
+pub mod rewrite;
+mod unused;
 
 pub use file::{SourceFile, SourceNote};
 pub use hot::{Heat, HeatKind, Hot};

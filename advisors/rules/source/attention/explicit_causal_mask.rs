@@ -4,7 +4,7 @@ use knowledge::advice::AdviceKind;
 
 use crate::finding::{Applicability, Exhibit, Fix, Numerics, Remark, Severity};
 use crate::python::bindings::Bindings;
-use crate::python::imports::Rewrite;
+use crate::python::rewrite::Rewrite;
 use crate::python::{Ranged as _, SourceContext, ast};
 use crate::rule::Rule;
 use crate::rules::source::operations::code::{Code, keyword, with_places};

@@ -3,9 +3,9 @@
 use knowledge::advice::AdviceKind;
 
 use crate::finding::{Applicability, Fix, Numerics, Remark, Severity};
-use crate::python::{SourceContext, ast};
+use crate::python::{Ranged as _, SourceContext, ast};
 use crate::rule::Rule;
-use crate::rules::source::operations::code::{Code, with_places};
+use crate::rules::source::operations::code::with_places;
 use ast::{AnyNodeRef, Expr};
 
 /// The rule.
@@ -26,13 +26,11 @@ impl Rule for FlexAttentionSetting {
     }
 
     fn check_source(&self, context: &SourceContext<'_>) -> Vec<Remark> {
-        if !context.file.text.contains("attn_implementation") {
+        if !context.file.text.contains("attn_implementation")
+            || !context.names.imports("transformers")
+        {
             return Vec::new();
         }
-        let Some(code) = Code::new(context).filter(|_| context.names.imports("transformers"))
-        else {
-            return Vec::new();
-        };
         let mut places = Vec::new();
         let mut edits = Vec::new();
         for (_, node) in context.index.nodes() {
@@ -55,7 +53,7 @@ impl Rule for FlexAttentionSetting {
             {
                 continue;
             }
-            places.push(code.place(value, "an ImportError on a TPU"));
+            places.push(context.place(value.range(), "an ImportError on a TPU"));
             let new = context.text(value).replace("flex_attention", "sdpa");
             edits.push(context.edit(text.range, new));
         }

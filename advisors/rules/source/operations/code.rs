@@ -405,7 +405,10 @@ impl<'c, 'a> Code<'c, 'a> {
                 continue;
             };
             let own = matches!(&*target.value, Expr::Name(own) if own.id == "self");
-            if own && target.attr == attribute.attr && found.replace(&*assign.value).is_some() {
+            if own
+                && target.attr.as_str() == attribute.attr.as_str()
+                && found.replace(&*assign.value).is_some()
+            {
                 return None;
             }
         }

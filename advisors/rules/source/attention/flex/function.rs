@@ -378,16 +378,14 @@ impl<'a> Function<'a> {
                 it.comparators.iter().try_for_each(inner)
             }
             Expr::Attribute(it) if free(&it.value) => Ok(()),
-            Expr::Subscript(it) if free(&it.value) => {
-                if matches!(&*it.value, Expr::Subscript(_)) {
-                    return Err(format!("`{}` looks up in two steps", text()));
-                }
-                match &*it.slice {
-                    Expr::Tuple(tuple) => tuple.elts.iter().try_for_each(inner),
-                    Expr::Slice(_) => Err(format!("`{}` takes a slice", text())),
-                    slice => inner(slice),
-                }
+            Expr::Subscript(it) if it.value.is_subscript_expr() => {
+                Err(format!("`{}` looks up in two steps", text()))
             }
+            Expr::Subscript(it) if free(&it.value) => match &*it.slice {
+                Expr::Tuple(tuple) => tuple.elts.iter().try_for_each(inner),
+                Expr::Slice(_) => Err(format!("`{}` takes a slice", text())),
+                slice => inner(slice),
+            },
             Expr::Call(call) => {
                 if free(expression) {
                     return Ok(());
@@ -401,6 +399,7 @@ impl<'a> Function<'a> {
                     .and_then(|name| name.strip_prefix("torch.").map(str::to_owned));
                 let known = match (&*call.func, plain) {
                     (_, Some(name)) => ELEMENTWISE.contains(&name.as_str()),
+                    (Expr::Name(name), None) => name.id == "abs",
                     (Expr::Attribute(method), None) => {
                         inner(&method.value)?;
                         ELEMENTWISE.contains(&method.attr.as_str())

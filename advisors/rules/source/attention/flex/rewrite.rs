@@ -1,7 +1,7 @@
 //! The edits of plans: calls, masks, and what they leave unused.
 
 use crate::python::bindings::Bound;
-use crate::python::imports::Rewrite;
+use crate::python::rewrite::Rewrite;
 use crate::python::{NodeId, Ranged as _, TextRange, TextSize, ast};
 use crate::rules::source::attention::flex::call::{self, Holder};
 use crate::rules::source::attention::flex::function::Scope;
