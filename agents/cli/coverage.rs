@@ -50,7 +50,7 @@ struct Row {
     instead: Option<&'static str>,
 }
 
-/// Runs the command. The code is that of findings where an operator is missing.
+/// Runs the command.
 ///
 /// # Errors
 /// When a path cannot be read, or the result cannot be written.
