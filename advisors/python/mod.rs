@@ -10,17 +10,22 @@
 //! ```
 
 mod annotations;
+mod calls;
 pub mod edits;
 mod file;
+mod flow;
 mod hot;
 mod index;
 mod libraries;
+mod modules;
 mod names;
+mod nesting;
 mod project;
 mod scopes;
 mod tensors;
 mod transforms;
 mod turns;
+mod value;
 
 pub use file::{SourceFile, SourceNote};
 pub use hot::{Heat, HeatKind, Hot};
@@ -29,8 +34,9 @@ pub use names::Names;
 pub use project::{Project, check};
 pub use ruff_python_ast as ast;
 pub use ruff_text_size::{Ranged, TextRange, TextSize};
-pub use tensors::{Certainty, Framework, Tensor, Tensors, Value};
+pub use tensors::Tensors;
 pub use transforms::{Trace, Transforms};
+pub use value::{Certainty, Framework, Tensor, Value};
 
 use crate::finding::{Edit, Place};
 

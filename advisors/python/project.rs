@@ -15,6 +15,9 @@ use crate::python::transforms::Transforms;
 use crate::rank;
 use crate::rule::Rule;
 
+/// Stack of a thread that checks files: virtual memory, used only as far as a file nests.
+const STACK_BYTES: usize = 256 << 20;
+
 /// What all files of a project have in common.
 #[derive(Clone, Debug, Default)]
 pub struct Project {
@@ -39,16 +42,26 @@ pub struct Checked {
 /// Checks files (path and bytes) on all cores.
 #[must_use]
 pub fn check(project: &Project, files: Vec<(String, Vec<u8>)>, rules: &[&dyn Rule]) -> Checked {
-    let outcomes: Vec<Result<(Vec<Finding>, u64), SourceNote>> = files
-        .into_par_iter()
-        .map(|(path, bytes)| {
-            let file = SourceFile::parse(&path, bytes)?;
-            Ok((
-                check_file(project, &file, rules),
-                file.text.lines().count() as u64,
-            ))
-        })
-        .collect();
+    let check_all = || -> Vec<Result<(Vec<Finding>, u64), SourceNote>> {
+        files
+            .into_par_iter()
+            .map(|(path, bytes)| {
+                let file = SourceFile::parse(&path, bytes)?;
+                Ok((
+                    check_file(project, &file, rules),
+                    file.text.lines().count() as u64,
+                ))
+            })
+            .collect()
+    };
+    // Parser and visitors recurse as deeply as the code nests.
+    let pool = rayon::ThreadPoolBuilder::new()
+        .stack_size(STACK_BYTES)
+        .build();
+    let outcomes = match pool {
+        Ok(pool) => pool.install(check_all),
+        Err(_) => check_all(),
+    };
     let mut checked = Checked::default();
     for outcome in outcomes {
         match outcome {
@@ -65,6 +78,26 @@ pub fn check(project: &Project, files: Vec<(String, Vec<u8>)>, rules: &[&dyn Rul
 }
 
 fn check_file(project: &Project, file: &SourceFile, rules: &[&dyn Rule]) -> Vec<Finding> {
+    with_context(project, file, |context| {
+        let mut findings = Vec::new();
+        for rule in rules {
+            let remarks = rule.check_source(context);
+            findings.extend(
+                remarks
+                    .into_iter()
+                    .map(|remark| rank::remarked(*rule, remark)),
+            );
+        }
+        findings
+    })
+}
+
+/// What rules see of a file.
+pub(super) fn with_context<R>(
+    project: &Project,
+    file: &SourceFile,
+    look: impl FnOnce(&SourceContext<'_>) -> R,
+) -> R {
     let index = Index::new(file.module());
     let names = Names::new(&index);
     let scopes = Scopes::new(&index);
@@ -93,14 +126,5 @@ fn check_file(project: &Project, file: &SourceFile, rules: &[&dyn Rule]) -> Vec<
         hot: &hot,
         scopes: &scopes,
     };
-    let mut findings = Vec::new();
-    for rule in rules {
-        let remarks = rule.check_source(&context);
-        findings.extend(
-            remarks
-                .into_iter()
-                .map(|remark| rank::remarked(*rule, remark)),
-        );
-    }
-    findings
+    look(&context)
 }
