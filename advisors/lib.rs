@@ -9,6 +9,7 @@
 //! place, [`rank`], so that no rule can promise more than the time that its operations take.
 
 pub mod finding;
+pub mod model_config;
 pub mod python;
 pub mod rank;
 pub mod registry;

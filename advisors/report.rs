@@ -35,7 +35,8 @@ pub struct Report {
     pub schema_version: u32,
     /// The program that made it.
     pub tool: String,
-    /// `measured` (a trace), `predicted` (a compiled program) or `source` (code, not run).
+    /// `measured` (a trace), `predicted` (a compiled program), `text` (logs and reports) or `source`
+    /// (code, not run).
     pub origin: String,
     /// How the times were predicted; absent where they were measured.
     #[serde(default)]
@@ -382,6 +383,9 @@ impl Report {
             schema_version: SCHEMA_VERSION,
             tool: format!("tpu-tune {}", env!("CARGO_PKG_VERSION")),
             origin: match session.origin {
+                _ if session.devices.is_empty() && !session.logs.files.is_empty() => {
+                    "text".to_owned()
+                }
                 Origin::Measured => "measured".to_owned(),
                 Origin::Predicted => "predicted".to_owned(),
             },

@@ -4,6 +4,7 @@ use profiler::evidence::{Evidence, OpProfile};
 use profiler::session::Op;
 
 use crate::finding::{Bucket, Draft, Remark};
+use crate::model_config::ModelConfig;
 use crate::python::SourceContext;
 
 /// What a rule sees: evidence, and nothing else. Facts come from `knowledge`'s data.
@@ -92,6 +93,12 @@ pub trait Rule: Sync {
     /// Looks at one Python file.
     fn check_source(&self, context: &SourceContext<'_>) -> Vec<Remark> {
         let _ = context;
+        Vec::new()
+    }
+
+    /// Looks at the configuration of one model.
+    fn check_config(&self, config: &ModelConfig) -> Vec<Remark> {
+        let _ = config;
         Vec::new()
     }
 

@@ -1,12 +1,13 @@
 //! Source files from disk to findings, and fixes back to disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use advisors::finding::Applicability;
+use advisors::finding::{Applicability, Place};
 use advisors::python::{Project, edits};
+use advisors::rank;
 use advisors::report::{InputFile, NoteSummary, Report};
 use advisors::rule::Rule;
 use anyhow::{Context as _, Result, bail};
@@ -42,7 +43,7 @@ const SKIPPED: &[&str] = &["node_modules", "__pycache__", "venv", "site-packages
 /// Rounds of fixes: those that overlap wait for the next.
 const MAX_ROUNDS: usize = 8;
 
-/// The Python files of paths, folders searched, by path. A file that is named is read whatever its
+/// The Python files and models' configurations of paths, folders searched, by path. A file that is named is read whatever its
 /// name.
 ///
 /// # Errors
@@ -64,35 +65,49 @@ pub fn sources(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
             .iter()
             .map(|path| path.display().to_string())
             .collect();
-        bail!("{} holds no Python file (*.py)", shown.join(", "));
+        bail!(
+            "{} holds no Python file (*.py) and no model's config.json",
+            shown.join(", ")
+        );
     }
     Ok(files)
 }
 
 fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    let entries =
-        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    let mut paths: Vec<PathBuf> = Vec::new();
+    // What the folder's own .gitignore leaves out is left out; links are not followed: they lead
+    // out of the project, or in circles. What lies above the folder decides nothing.
+    let entries = ignore::WalkBuilder::new(folder)
+        .parents(false)
+        .require_git(false)
+        .git_global(false)
+        .filter_entry(|entry| {
+            entry.depth() == 0 || !SKIPPED.iter().any(|name| *name == entry.file_name())
+        })
+        .build();
     for entry in entries {
         let entry = entry.with_context(|| format!("cannot read {}", folder.display()))?;
-        // Links are not followed: they lead out of the project, or in circles.
-        let kind = entry
-            .file_type()
-            .with_context(|| format!("cannot read {}", folder.display()))?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if kind.is_dir() {
-            if !name.starts_with('.') && !SKIPPED.contains(&name.as_ref()) {
-                paths.push(entry.path());
-            }
-        } else if kind.is_file() && name.ends_with(".py") {
-            files.push(entry.path());
+        let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
+        let path = entry.path();
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        let is_read = match ending {
+            Some("py") => true,
+            Some("json") => is_config(path),
+            _ => false,
+        };
+        if is_file && is_read {
+            files.push(path.strip_prefix(".").unwrap_or(path).to_owned());
         }
     }
-    for path in paths {
-        walk(&path, files)?;
-    }
     Ok(())
+}
+
+/// A configuration of a model is a few kilobytes; larger JSON is data, and is not opened.
+const MAX_CONFIG_BYTES: u64 = 256 << 10;
+
+/// Whether a JSON file describes a model.
+fn is_config(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.len() <= MAX_CONFIG_BYTES)
+        && fs::read_to_string(path).is_ok_and(|text| profiler::model::Decoder::is_config(&text))
 }
 
 /// Checks files, and fixes them where that was asked for.
@@ -115,7 +130,11 @@ pub fn check(
         .iter()
         .map(|(path, bytes)| InputFile {
             path: path.clone(),
-            format: "Python".to_owned(),
+            format: if path.ends_with(".json") {
+                "model configuration".to_owned()
+            } else {
+                "Python".to_owned()
+            },
             stored_bytes: bytes.len() as u64,
         })
         .collect();
@@ -175,6 +194,57 @@ pub fn check(
         lines: checked.lines,
         fixed,
         patch,
+    })
+}
+
+/// Adds to the report of a run what its sources say, and the lines that its findings point at.
+///
+/// # Errors
+/// When a source cannot be read.
+pub fn join(
+    report: &mut Report,
+    project: &Project,
+    paths: &[PathBuf],
+    rules: &[&dyn Rule],
+) -> Result<()> {
+    let paths = sources(paths)?;
+    for finding in &mut report.findings {
+        let mut seen = BTreeSet::new();
+        for op in &finding.ops {
+            if seen.insert(op.source.as_str()) {
+                finding.places.extend(place_of(&op.source, &paths));
+            }
+        }
+    }
+    let outcome = check(project, paths, rules, Fixing::No, Applicability::Safe)?;
+    report.inputs.extend(outcome.report.inputs);
+    report.findings.extend(outcome.report.findings);
+    report.notes.extend(outcome.report.notes);
+    rank::sort(&mut report.findings);
+    Ok(())
+}
+
+/// The line of `file:line` in the source that has the longest tail of the path in common, at least
+/// the file's name: the paths of a profile are those of the machine that traced it.
+fn place_of(source: &str, paths: &[PathBuf]) -> Option<Place> {
+    let (traced, line) = source.rsplit_once(':')?;
+    let line: u64 = line.parse().ok()?;
+    let tail = |path: &Path| {
+        let parts = path.components().rev().zip(Path::new(traced).components().rev());
+        parts.take_while(|(a, b)| a == b).count()
+    };
+    let path = paths.iter().max_by_key(|path| tail(path))?;
+    if tail(path) == 0 {
+        return None;
+    }
+    let text = fs::read_to_string(path).ok()?;
+    let at = usize::try_from(line).ok()?.checked_sub(1)?;
+    Some(Place {
+        file: path.display().to_string(),
+        line,
+        end_line: line,
+        snippet: text.lines().nth(at)?.to_owned(),
+        ..Place::default()
     })
 }
 

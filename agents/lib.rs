@@ -7,6 +7,7 @@
 //! The binary is a thin shell around [`cli::run`]. Everything that reads files, writes to the
 //! terminal or leaves the process is in this crate; the other crates are pure.
 
+pub mod archive;
 pub mod check;
 pub mod cli;
 pub mod compiler;

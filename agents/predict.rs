@@ -29,6 +29,8 @@ use profiler::program::{Program, parse_module, read_hlo_proto};
 use profiler::session::{Format, Input, Session, SessionProgram};
 use profiler::units::Bytes;
 
+mod trace_program;
+
 use crate::compiler::error::CompileError;
 use crate::compiler::{Compiler, CompilerArgs};
 
@@ -47,6 +49,10 @@ pub struct CompileArgs {
     /// An option of the compiler, as xla_tpu_scoped_vmem_limit_kib=65536; may be repeated.
     #[arg(long = "option", value_name = "NAME=VALUE", value_parser = parse_option)]
     pub options: Vec<(String, String)>,
+
+    /// Program of a TORCH_TRACE log, by a part of its name [default: the one of most work].
+    #[arg(id = "program_of_trace", long = "program", value_name = "NAME")]
+    pub program: Option<String>,
 
     /// A calibration of your own instead of the built-in one: see `tpu-tune calibrate`.
     #[arg(long, value_name = "FILE", value_parser = read_calibration)]
@@ -132,6 +138,17 @@ impl<'a> Lazy<'a> {
 /// # Errors
 /// When it cannot be read or is no program.
 pub fn read_program(path: &Path) -> Result<ProgramFile> {
+    read_named_program(path, None)
+}
+
+/// As [`read_program`]; of a TORCH_TRACE log the program whose name contains `name`.
+///
+/// # Errors
+/// When it cannot be read or holds no such program.
+pub fn read_named_program(path: &Path, name: Option<&str>) -> Result<ProgramFile> {
+    if let Some(file) = trace_program::read(path, name)? {
+        return Ok(file);
+    }
     if path.is_dir() {
         return read_dump(path);
     }
@@ -182,7 +199,12 @@ fn read_dump(folder: &Path) -> Result<ProgramFile> {
 /// # Errors
 /// When the file or the options do not fit, or the compiler refuses.
 pub fn schedule(path: &Path, args: &CompileArgs, compiler: &Lazy<'_>) -> Result<Scheduled> {
-    schedule_file(path, read_program(path)?, args, compiler)
+    schedule_file(
+        path,
+        read_named_program(path, args.program.as_deref())?,
+        args,
+        compiler,
+    )
 }
 
 /// As [`schedule`], of a program that was read or made; `path` is for messages.

@@ -57,7 +57,7 @@ pub struct WhatIf {
 /// compile is a result.
 pub fn what_if(path: &Path, args: &CompileArgs, limit: usize) -> Result<WhatIf> {
     let shown = path.display();
-    let file = crate::predict::read_program(path)?;
+    let file = crate::predict::read_named_program(path, args.program.as_deref())?;
     if file.kind != ProgramKind::StablehloText {
         bail!(
             "{shown} is {}: changes are made in StableHLO text; write it with `lowered.as_text()`",

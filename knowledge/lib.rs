@@ -4,8 +4,11 @@
 //! data/chips/*.toml ────────────> chips       peaks, memories and links of a generation
 //! data/efficiency.toml ─────────> efficiency  what share of a peak good programs reach
 //! data/ici.toml ──────────────> ici         how fast collectives run over the links
+//! data/slices.toml ───────────> slices      how many chips one slice has
 //! data/advice/base_rates.toml ──> advice      how often a kind of advice helped
 //! data/calibration/*.toml ──────> calibration what the compiler's figures mean in time
+//! data/torch_tpu/* ─────────────> torch_tpu   what TorchTPU has, and what to write instead
+//! data/recipes/*.toml ──────────> recipes     what public recipes reach, what flags cost
 //! ```
 //!
 //! The files are part of the program and parsed once, at the first question. They hold facts that
@@ -23,6 +26,9 @@ pub mod calibration;
 pub mod chips;
 pub mod efficiency;
 pub mod ici;
+pub mod slices;
+pub mod torch_tpu;
+pub mod recipes;
 
 use serde::de::DeserializeOwned;
 

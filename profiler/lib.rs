@@ -16,6 +16,7 @@ pub mod evidence;
 pub mod intervals;
 pub mod logs;
 pub mod memory;
+pub mod model;
 pub mod note;
 pub mod parity;
 pub mod prediction;

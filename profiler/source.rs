@@ -120,7 +120,7 @@ pub enum LoadError {
     },
     /// A directory without anything to read.
     #[error(
-        "{path} holds no profile: looked for *.xplane.pb, *.trace.json[.gz] and HLO dumps in it and in plugins/profile/<run>/ below it"
+        "{path} holds no profile: looked for *.xplane.pb, *.trace.json[.gz], dedicated_log_torch_trace_*.log and HLO dumps in it and in plugins/profile/<run>/ below it"
     )]
     NothingFound {
         /// The path.
@@ -482,6 +482,7 @@ enum Kind {
     TraceJson,
     Perfetto,
     Hlo,
+    TorchTrace,
 }
 
 fn kind_of(name: &str) -> Option<Kind> {
@@ -499,6 +500,8 @@ fn kind_of(name: &str) -> Option<Kind> {
             && !bare.contains("memory-usage"))
     {
         Some(Kind::Hlo)
+    } else if bare.starts_with("dedicated_log_torch_trace_") && bare.ends_with(".log") {
+        Some(Kind::TorchTrace)
     } else {
         None
     }
@@ -640,6 +643,8 @@ fn choose_files(directory: &Path, builder: &mut SessionBuilder) -> Result<Vec<Pa
                 false
             }
             Kind::XSpace | Kind::Hlo => true,
+            // An empty one is of a process that launched nothing.
+            Kind::TorchTrace => *size > 0,
             Kind::TraceJson => !has_xspace(host),
             Kind::Perfetto => !any_timeline,
         };

@@ -11,7 +11,7 @@ use profiler::units::{Bytes, percent, with_digits};
 use crate::text::{clean, count, short, tail};
 use crate::view::Page;
 
-const TEMPLATES: [(&str, &str); 10] = [
+const TEMPLATES: [(&str, &str); 12] = [
     ("page.html", include_str!("templates/page.html")),
     ("macros.html", include_str!("templates/macros.html")),
     ("header.html", include_str!("templates/header.html")),
@@ -21,6 +21,8 @@ const TEMPLATES: [(&str, &str); 10] = [
     ("timeline.html", include_str!("templates/timeline.html")),
     ("operations.html", include_str!("templates/operations.html")),
     ("programs.html", include_str!("templates/programs.html")),
+    ("notes.html", include_str!("templates/notes.html")),
+    ("text_header.html", include_str!("templates/text_header.html")),
     ("xprof.html", include_str!("templates/xprof.html")),
 ];
 

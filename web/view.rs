@@ -22,6 +22,8 @@ pub(crate) struct Page<'r> {
     /// File name of the first input.
     pub(crate) name: String,
     pub(crate) tensor_cores: usize,
+    /// Whether there is a run (measured or predicted) behind it, and not text alone.
+    pub(crate) has_run: bool,
     pub(crate) findings: Vec<FindingView<'r>>,
     /// The combined saving over the step.
     pub(crate) combined_share: f64,
@@ -118,6 +120,7 @@ impl<'r> Page<'r> {
                 .iter()
                 .filter(|device| device.kind == "tensor-core")
                 .count(),
+            has_run: !report.devices.is_empty(),
             findings: findings(report),
             combined_share: share(report.combined_saving_ms, report.steps.wall_ms),
             breakdown: breakdown::draw(&report.breakdown),

@@ -43,7 +43,7 @@ impl<'a> Tensors<'a> {
 
     fn own_attribute(&self, id: NodeId, word: &str) -> Value {
         let Some(class) = self.scopes.class_around(self.index, id) else {
-            return by_custom(word);
+            return custom_attribute(word);
         };
         for class in self.scopes.lineage(self.index, class) {
             if self.scopes.is_buffer(class, word) {
@@ -52,7 +52,7 @@ impl<'a> Tensors<'a> {
             let bindings = self.scopes.attribute(class, word);
             if !bindings.is_empty() {
                 return match self.any_of(bindings) {
-                    Value::Unknown => by_custom(word),
+                    Value::Unknown => custom_attribute(word),
                     // Where a module keeps it, it was moved with the module.
                     Value::Tensor(tensor) if self.module_class(class).is_some() => {
                         Value::Tensor(tensor.likely())
@@ -61,7 +61,7 @@ impl<'a> Tensors<'a> {
                 };
             }
         }
-        by_custom(word)
+        custom_attribute(word)
     }
 
     pub(super) fn call(&self, id: NodeId, call: &'a ExprCall) -> Value {
@@ -146,6 +146,8 @@ impl<'a> Tensors<'a> {
                 };
                 Value::Tensor(Tensor { on_host, ..tensor })
             }
+            // No method of a tensor: the annotation is wrong.
+            _ if word.starts_with("get_") || word == "update" => Value::Unknown,
             _ => match libraries::method(word) {
                 Gives::Host => Value::Host,
                 Gives::Many(_) => Value::Many(tensor),
@@ -287,6 +289,15 @@ impl<'a> Tensors<'a> {
                 .map_or(Value::Unknown, |annotation| self.annotated(annotation)),
             _ => Value::Unknown,
         }
+    }
+}
+
+/// What the name of an attribute says: `self.loss` may be a function or the name of one.
+fn custom_attribute(word: &str) -> Value {
+    if word == "loss" {
+        Value::Unknown
+    } else {
+        by_custom(word)
     }
 }
 

@@ -65,6 +65,14 @@ pub enum SourceNote {
         /// Its size.
         bytes: usize,
     },
+    /// It is JSON, but no model's configuration that can be read.
+    #[error("{path}: {error}; the file is left out")]
+    Configuration {
+        /// The file.
+        path: String,
+        /// Why not.
+        error: String,
+    },
     /// It is nested too deeply.
     #[error("{path}: nested too deeply to be code; the file is left out")]
     Nested {
@@ -83,6 +91,7 @@ impl SourceNote {
             Self::Encoding { .. } => "python-encoding",
             Self::Large { .. } => "python-large",
             Self::Nested { .. } => "python-nested",
+            Self::Configuration { .. } => "model-config",
         }
     }
 }
@@ -233,7 +242,7 @@ mod tests {
         let code = |text: &str| parse(text).err().map(|note| note.code());
         assert_eq!(code("print 'x'\n"), Some("python-2"));
         assert_eq!(
-            code("try:\n  pass\nexcept E, e:\n  pass\n"),
+            code("try:\n  pass\nexcept E, e:\n  print e\n"),
             Some("python-2")
         );
         assert_eq!(code("def f(:\n"), Some("python-syntax"));

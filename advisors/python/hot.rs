@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ruff_python_ast::{AnyNodeRef, Expr, ExprCall, Stmt};
-use ruff_text_size::Ranged as _;
+use ruff_text_size::{Ranged as _, TextRange};
 
 use crate::python::index::{Index, NodeId};
 use crate::python::names::Names;
@@ -180,6 +180,7 @@ impl<'a> Hot<'a> {
         let mut leaves = false;
         // Decorators and defaults run where the function is defined.
         let mut outside = false;
+        let mut lambda = TextRange::default();
         for (above, node) in self.index.ancestors(id) {
             match node.node {
                 AnyNodeRef::StmtRaise(_) | AnyNodeRef::ExceptHandlerExceptHandler(_) => {
@@ -212,7 +213,19 @@ impl<'a> Hot<'a> {
                     }
                 }
                 AnyNodeRef::Decorator(_) | AnyNodeRef::Parameters(_) => outside = true,
+                // The message of a check is made when it fails.
+                AnyNodeRef::ExprCall(call)
+                    if last_word(&call.func).contains("check")
+                        && call.arguments.args.iter().any(|argument| {
+                            argument.is_lambda_expr() && argument.range() == lambda
+                        }) =>
+                {
+                    return None;
+                }
                 AnyNodeRef::StmtFunctionDef(_) | AnyNodeRef::ExprLambda(_) => {
+                    if node.node.is_expr_lambda() {
+                        lambda = node.node.range();
+                    }
                     if !outside && let Some(heat) = self.regions.get(&above) {
                         return Some(heat);
                     }
@@ -377,6 +390,7 @@ fn is_model<'a>(index: &Index<'a>, tensors: &Tensors<'a>, id: NodeId, func: &'a 
     }
 }
 
+/// The last part of a name or an attribute.
 fn last_word(expression: &Expr) -> &str {
     match expression {
         Expr::Name(name) => name.id.as_str(),

@@ -10,11 +10,13 @@
 //! ```
 
 mod annotations;
+pub mod bindings;
 mod calls;
 pub mod edits;
 mod file;
 mod flow;
 mod hot;
+pub mod imports;
 mod index;
 mod libraries;
 mod modules;
@@ -31,7 +33,7 @@ pub use file::{SourceFile, SourceNote};
 pub use hot::{Heat, HeatKind, Hot};
 pub use index::{Index, Node, NodeId};
 pub use names::Names;
-pub use project::{Project, check};
+pub use project::{Project, check, with_context};
 pub use ruff_python_ast as ast;
 pub use ruff_text_size::{Ranged, TextRange, TextSize};
 pub use tensors::Tensors;

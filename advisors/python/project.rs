@@ -4,6 +4,7 @@ use rayon::prelude::*;
 use ruff_text_size::Ranged as _;
 
 use crate::finding::Finding;
+use crate::model_config::ModelConfig;
 use crate::python::SourceContext;
 use crate::python::file::{SourceFile, SourceNote};
 use crate::python::hot::Hot;
@@ -46,6 +47,9 @@ pub fn check(project: &Project, files: Vec<(String, Vec<u8>)>, rules: &[&dyn Rul
         files
             .into_par_iter()
             .map(|(path, bytes)| {
+                if path.ends_with(".json") {
+                    return check_config(&path, bytes, rules);
+                }
                 let file = SourceFile::parse(&path, bytes)?;
                 Ok((
                     check_file(project, &file, rules),
@@ -77,27 +81,29 @@ pub fn check(project: &Project, files: Vec<(String, Vec<u8>)>, rules: &[&dyn Rul
     checked
 }
 
-fn check_file(project: &Project, file: &SourceFile, rules: &[&dyn Rule]) -> Vec<Finding> {
-    with_context(project, file, |context| {
-        let mut findings = Vec::new();
-        for rule in rules {
-            let remarks = rule.check_source(context);
-            findings.extend(
-                remarks
-                    .into_iter()
-                    .map(|remark| rank::remarked(*rule, remark)),
-            );
-        }
-        findings
-    })
+/// The configuration of a model, which stands beside the code.
+fn check_config(
+    path: &str,
+    bytes: Vec<u8>,
+    rules: &[&dyn Rule],
+) -> Result<(Vec<Finding>, u64), SourceNote> {
+    let config = ModelConfig::parse(path, bytes).map_err(|error| SourceNote::Configuration {
+        path: path.to_owned(),
+        error: error.to_string(),
+    })?;
+    let findings = rules.iter().flat_map(|rule| {
+        let remarks = rule.check_config(&config).into_iter();
+        remarks.map(|remark| rank::remarked(*rule, remark))
+    });
+    Ok((findings.collect(), config.text.lines().count() as u64))
 }
 
-/// What rules see of a file.
-pub(super) fn with_context<R>(
+/// Calls `see` with all that is known of a file.
+pub fn with_context<T>(
     project: &Project,
     file: &SourceFile,
-    look: impl FnOnce(&SourceContext<'_>) -> R,
-) -> R {
+    see: impl FnOnce(&SourceContext<'_>) -> T,
+) -> T {
     let index = Index::new(file.module());
     let names = Names::new(&index);
     let scopes = Scopes::new(&index);
@@ -116,7 +122,7 @@ pub(super) fn with_context<R>(
         &tensors,
         &line_of,
     );
-    let context = SourceContext {
+    see(&SourceContext {
         project,
         file,
         index: &index,
@@ -125,6 +131,15 @@ pub(super) fn with_context<R>(
         tensors: &tensors,
         hot: &hot,
         scopes: &scopes,
-    };
-    look(&context)
+    })
+}
+
+fn check_file(project: &Project, file: &SourceFile, rules: &[&dyn Rule]) -> Vec<Finding> {
+    with_context(project, file, |context| {
+        let findings = rules.iter().flat_map(|rule| {
+            let remarks = rule.check_source(context).into_iter();
+            remarks.map(|remark| rank::remarked(*rule, remark))
+        });
+        findings.collect()
+    })
 }

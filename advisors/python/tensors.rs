@@ -100,7 +100,12 @@ impl<'a> Tensors<'a> {
             Expr::Compare(compare) => {
                 let by_value =
                     |op: &CmpOp| !matches!(op, CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn);
-                if compare.ops.iter().all(by_value) {
+                // Tensors are not compared with strings.
+                let text = compare
+                    .comparators
+                    .iter()
+                    .any(|right| matches!(right, Expr::StringLiteral(_) | Expr::NoneLiteral(_)));
+                if !text && compare.ops.iter().all(by_value) {
                     let operands = std::iter::once(&*compare.left).chain(&*compare.comparators);
                     self.operation(operands)
                 } else {

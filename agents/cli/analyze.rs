@@ -3,12 +3,14 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
+use advisors::python::Project;
 use advisors::registry::RULES;
 use advisors::{Report, Severity};
 use anyhow::{Result, bail};
 use profiler::compiler::target::Target;
 use profiler::evidence::Evidence;
 
+use crate::check;
 use crate::cli::input::InputArgs;
 use crate::cli::what_if::DEFAULT_LIMIT;
 use crate::cli::{ReportFormat, output};
@@ -28,6 +30,11 @@ pub struct Args {
     /// compiler), and report those that do.
     #[arg(long, value_name = "PROGRAM", requires = "target")]
     what_if: Option<PathBuf>,
+
+    /// Python sources of the program, files or folders: check them too, and show the lines that
+    /// findings of the profile point at.
+    #[arg(long, value_name = "PATH")]
+    src: Vec<PathBuf>,
 
     #[command(flatten)]
     compile: WhatIfArgs,
@@ -140,6 +147,7 @@ pub fn run(args: &Args) -> Result<u8> {
     }
     if let (Some(program), Some(target)) = (&args.what_if, &args.compile.target) {
         let compile = CompileArgs {
+            program: None,
             target: target.clone(),
             partitions: None,
             options: Vec::new(),
@@ -149,7 +157,10 @@ pub fn run(args: &Args) -> Result<u8> {
         let found = what_if(program, &compile, DEFAULT_LIMIT)?;
         evidence.compiled_changes = found.changes(target, &session);
     }
-    let report = Report::new(&evidence, RULES);
+    let mut report = Report::new(&evidence, RULES);
+    if !args.src.is_empty() {
+        check::join(&mut report, &Project::default(), &args.src, RULES)?;
+    }
     args.shown.write(&report, &evidence)?;
     Ok(args.shown.exit_code(&report))
 }

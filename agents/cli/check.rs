@@ -16,7 +16,7 @@ use crate::render;
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Python files, or folders that are searched for them.
+    /// Python files, models' config.json files, or folders that are searched for both.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 

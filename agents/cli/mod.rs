@@ -5,12 +5,14 @@ pub mod calibrate;
 pub mod check;
 pub mod compare;
 pub mod compile_worker;
+pub mod coverage;
 pub mod diff;
 pub mod doctor;
 pub mod explain;
 pub mod input;
 pub mod kernels;
 pub mod memory;
+pub mod mfu;
 pub mod ops;
 pub mod output;
 pub mod parity;
@@ -42,6 +44,8 @@ enum Command {
     Analyze(analyze::Args),
     /// Read Python sources: what they will do on a TPU, and what to change.
     Check(check::Args),
+    /// Count the ATen operators of a model that TorchTPU has, and name those it lacks.
+    Coverage(coverage::Args),
     /// List operations with their time, rates and roofline.
     Ops(ops::Args),
     /// List steps: time, period, spread, by core.
@@ -50,6 +54,8 @@ enum Command {
     Diff(diff::Args),
     /// Show device memory at its fullest, and what filled it.
     Memory(memory::Args),
+    /// Model FLOPs, utilization, memory and scaling from a model's configuration.
+    Mfu(mfu::Args),
     /// Print a rule's card.
     Explain(explain::Args),
     /// List all rules.
@@ -132,10 +138,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let outcome = match cli.command {
         Command::Analyze(args) => analyze::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Coverage(args) => coverage::run(&args),
         Command::Ops(args) => ops::run(&args),
         Command::Steps(args) => steps::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Memory(args) => memory::run(&args),
+        Command::Mfu(args) => mfu::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Rules(args) => rules::run(&args),
         Command::Predict(args) => predict::run(&args),

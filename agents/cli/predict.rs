@@ -24,7 +24,8 @@ use crate::what_if::what_if;
 /// Arguments of `predict`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The program: StableHLO (text, bytecode, a jax.export artifact) or HLO.
+    /// The program: StableHLO (text, bytecode, a jax.export artifact), HLO, or a TORCH_TRACE log of
+    /// TorchTPU that holds some.
     #[arg(value_name = "PROGRAM")]
     program: PathBuf,
 

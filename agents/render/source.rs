@@ -125,3 +125,83 @@ fn summary(outcome: &Outcome) -> String {
     }
     words
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use advisors::finding::{Applicability, Fix, Numerics, Place, Remark};
+    use advisors::report::Report;
+    use advisors::{Severity, rank, registry};
+    use knowledge::advice::AdviceKind;
+
+    use super::report;
+    use crate::check::Outcome;
+
+    fn screen(remark: Remark) -> String {
+        let rule = registry::RULES[0];
+        let outcome = Outcome {
+            report: Report::of_source(Vec::new(), vec![rank::remarked(rule, remark)], Vec::new()),
+            files: 1,
+            lines: 3,
+            fixed: BTreeMap::new(),
+            patch: String::new(),
+        };
+        let mut out = anstream::StripStream::new(Vec::new());
+        report(&mut out, &outcome).expect("memory is writable");
+        String::from_utf8(out.into_inner()).expect("UTF-8")
+    }
+
+    #[test]
+    fn a_finding_shows_its_line_its_cure_and_its_fix() {
+        let mut remark = Remark::new(
+            AdviceKind::HostDispatch,
+            Severity::Medium,
+            "the loss is read on the host in every step",
+        );
+        remark.places.push(Place {
+            file: "train.py".to_owned(),
+            line: 12,
+            column: 14,
+            end_line: 12,
+            end_column: 25,
+            snippet: "    total += loss.item()".to_owned(),
+            label: "waits for the device".to_owned(),
+        });
+        remark.advice.push("add it up on the device".to_owned());
+        remark.fix = Some(Fix {
+            title: "use detach()".to_owned(),
+            applicability: Applicability::Unsafe,
+            numerics: Numerics::BitExact,
+            edits: Vec::new(),
+        });
+        let screen = screen(remark);
+        println!("{screen}");
+        for part in [
+            "the loss is read on the host in every step",
+            "--> train.py:12:14",
+            "12 |     total += loss.item()",
+            "^^^^^^^^^^^ waits for the device",
+            "help: add it up on the device",
+            "fix (--unsafe-fixes, bit-exact): use detach()",
+        ] {
+            assert!(screen.contains(part), "{part:?} is not in\n{screen}");
+        }
+    }
+
+    #[test]
+    fn hostile_lines_do_not_reach_the_terminal() {
+        let mut remark = Remark::new(AdviceKind::Migration, Severity::High, "a\u{1b}[2Jb");
+        remark.places.push(Place {
+            file: "x\u{202e}.py".to_owned(),
+            line: 1,
+            column: 900,
+            end_line: 1,
+            end_column: 3,
+            snippet: "\u{1b}]0;title\u{7} x".to_owned(),
+            ..Place::default()
+        });
+        let screen = screen(remark);
+        assert!(!screen.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{screen:?}");
+    }
+}

@@ -182,11 +182,23 @@ fn looks_like_mlir(text: &str) -> bool {
         .lines()
         .map(str::trim)
         .find(|line| !line.is_empty() && !line.starts_with("//"));
-    code.is_some_and(|line| {
-        ["module", "#", "func.func", "\"builtin.module\""]
-            .iter()
-            .any(|start| line.starts_with(start))
+    code.is_some_and(|line| match line.strip_prefix("module") {
+        // Not `modules`, and not `module load` of a shell script.
+        Some(rest) => rest.trim_start().starts_with(['@', '{', 'a']) && rest.contains(['@', '{']),
+        None => {
+            line.starts_with("func.func")
+                || line.starts_with("\"builtin.module\"")
+                || line.strip_prefix('#').is_some_and(is_alias)
+        }
     })
+}
+
+/// Whether what follows `#` is the alias of an attribute, as `loc1 = loc(…)`: scripts and settings
+/// begin with the same character.
+fn is_alias(rest: &str) -> bool {
+    let name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$');
+    rest.split_once('=')
+        .is_some_and(|(before, _)| !before.trim().is_empty() && before.trim_end().chars().all(name))
 }
 
 /// An integer attribute of the module, as `mhlo.num_partitions = 4 : i32`.
@@ -203,6 +215,26 @@ fn module_attribute(text: &str, name: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scripts_are_no_programs() {
+        for text in [
+            "#!/bin/bash\npython train.py\n",
+            "# Run this = now\n",
+            "module load cuda\n",
+            "modules @x {\n",
+        ] {
+            assert!(!looks_like_mlir(text), "{text}");
+        }
+        for text in [
+            "// made by hand\n#loc = loc(unknown)\nmodule @a {\n",
+            "module {\n",
+            "module @jit_f attributes {mhlo.num_partitions = 4 : i32} {\n",
+            "module attributes {a = 1} {\n",
+        ] {
+            assert!(looks_like_mlir(text), "{text}");
+        }
+    }
 
     #[test]
     fn programs_are_told_by_content() {

@@ -312,11 +312,14 @@ fn finding(text: &str) -> Finding {
             executions_per_step: 1.0,
         }],
         op_count: 1,
+        places: Vec::new(),
+        lost_s: None,
         evidence: vec![
             Exhibit::text(own(), own(), own()),
             Exhibit::number(own(), 1.0, own(), own()),
         ],
         advice: vec![own()],
+        fix: None,
         caveats: vec![own()],
         fingerprint: own(),
     }

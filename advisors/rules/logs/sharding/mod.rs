@@ -1,1 +1,6 @@
 //! Rules on shardings, and what the compiler said.
+
+pub mod compiler_alarms;
+pub mod full_rematerialization;
+#[cfg(test)]
+mod tests;

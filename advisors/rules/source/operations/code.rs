@@ -1,0 +1,551 @@
+//! What rules on operations need to know of a file: names, hot functions, masks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::finding::{Place, Remark};
+use crate::python::bindings::{Bindings, Bound};
+use crate::python::{NodeId, Ranged, SourceContext, ast};
+use ast::{AnyNodeRef, CmpOp, Expr, ExprCall, StmtClassDef, StmtFunctionDef, UnaryOp};
+
+/// Places that a finding lists.
+const MAX_PLACES: usize = 12;
+/// Names are followed this deep.
+const MAX_DEPTH: usize = 6;
+
+/// What a file's code is.
+#[derive(Debug)]
+pub(crate) struct Code<'c, 'a> {
+    pub(crate) context: &'c SourceContext<'a>,
+    pub(crate) bindings: Bindings<'a>,
+    /// Functions and lambdas that run in each step, and why.
+    hot: BTreeMap<NodeId, String>,
+    /// Functions that JAX traces.
+    traced: BTreeSet<NodeId>,
+    /// An excerpt: no imports, so the usual names stand for themselves.
+    excerpt: bool,
+}
+
+/// Names that everybody uses, and what they stand for.
+const USUAL: &[(&str, &str)] = &[
+    ("torch", "torch"),
+    ("F", "torch.nn.functional"),
+    ("nn", "torch.nn"),
+    ("xm", "torch_xla.core.xla_model"),
+    ("jax", "jax"),
+    ("jnp", "jax.numpy"),
+    ("lax", "jax.lax"),
+];
+
+impl<'c, 'a> Code<'c, 'a> {
+    /// Reads a file; none for tests and converters, and for what uses neither PyTorch nor JAX.
+    pub(crate) fn new(context: &'c SourceContext<'a>) -> Option<Self> {
+        let path = context.file.path.replace('\\', "/");
+        let name = path.rsplit('/').next().unwrap_or(&path);
+        let once = [
+            "test_",
+            "convert_",
+            "setup.",
+            "conftest.",
+            "processing_",
+            "image_processing",
+            "video_processing",
+            "feature_extraction",
+            "tokenization",
+        ]
+        .iter()
+        .any(|start| name.starts_with(start))
+            || path.contains("/tests/");
+        let excerpt = context.names.imported().next().is_none();
+        let uses = |module: &str| context.names.imports(module);
+        if once || !(excerpt || uses("torch") || uses("jax") || uses("torch_xla")) {
+            return None;
+        }
+        let mut code = Self {
+            context,
+            bindings: Bindings::new(context.index),
+            hot: BTreeMap::new(),
+            traced: BTreeSet::new(),
+            excerpt,
+        };
+        code.find_hot();
+        Some(code)
+    }
+
+    /// What an expression stands for: as [`SourceContext::qualified`], and by the usual names in an
+    /// excerpt.
+    pub(crate) fn name(&self, expression: &Expr) -> Option<String> {
+        if let Some(name) = self.context.qualified(expression) {
+            return Some(name);
+        }
+        if !self.excerpt {
+            return None;
+        }
+        let text = self.context.text(expression);
+        let dotted = text
+            .chars()
+            .all(|c| c.is_alphanumeric() || c == '_' || c == '.');
+        let (root, rest) = text.split_once('.')?;
+        let usual = USUAL.iter().find(|(local, _)| *local == root)?;
+        (dotted && !self.bindings.is_bound(root)).then(|| format!("{}.{rest}", usual.1))
+    }
+
+    /// Whether the file uses PyTorch.
+    pub(crate) fn is_torch(&self) -> bool {
+        self.excerpt
+            || self.context.names.imports("torch")
+            || self.context.names.imports("torch_xla")
+    }
+
+    /// Whether it is for PyTorch/XLA, and not for TorchTPU.
+    pub(crate) fn is_torch_xla(&self) -> bool {
+        self.context.names.imports("torch_xla") && !self.context.names.imports("torch_tpu")
+    }
+
+    /// Calls with what they call, where that is known.
+    pub(crate) fn named_calls(&self) -> impl Iterator<Item = (NodeId, &'a ExprCall, String)> {
+        self.context
+            .calls()
+            .filter_map(|(id, call)| Some((id, call, self.name(&call.func)?)))
+    }
+
+    /// Why a node runs in each step, as a clause.
+    pub(crate) fn heat(&self, id: NodeId) -> Option<String> {
+        let index = self.context.index;
+        let mut function = index.get(id).and_then(|node| node.function);
+        let mut top = true;
+        while let Some(id) = function {
+            if let Some(why) = self.hot.get(&id) {
+                return Some(why.clone());
+            }
+            top &= !matches!(
+                index.get(id).map(|n| n.node),
+                Some(AnyNodeRef::StmtFunctionDef(_))
+            );
+            function = index.get(id).and_then(|node| node.function);
+        }
+        if self.excerpt && top {
+            return Some("the excerpt runs in each step".to_owned());
+        }
+        index.ancestors(id).find_map(|(_, node)| match node.node {
+            AnyNodeRef::StmtFor(it) if self.is_step_loop(it) => {
+                let line = self.context.file.line_of(it.range.start());
+                Some(format!("the loop in line {line} runs a step each turn"))
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether JAX traces the function that a node is in.
+    pub(crate) fn is_traced(&self, id: NodeId) -> bool {
+        let index = self.context.index;
+        let mut function = index.get(id).and_then(|node| node.function);
+        while let Some(id) = function {
+            if self.traced.contains(&id) {
+                return true;
+            }
+            function = index.get(id).and_then(|node| node.function);
+        }
+        false
+    }
+
+    fn is_step_loop(&self, it: &ast::StmtFor) -> bool {
+        let over = self.context.text(&*it.iter).to_lowercase();
+        let over_batches = ["loader", "dataset", "batches", "steps"]
+            .iter()
+            .any(|word| over.contains(word));
+        let body = self.context.text(it.range);
+        over_batches
+            && (body.contains(".backward()") || body.contains(".step(") || body.contains("model("))
+            || body.contains("mark_step()")
+            || body.contains("xm.optimizer_step")
+    }
+
+    fn find_hot(&mut self) {
+        let index = self.context.index;
+        let mut open: Vec<NodeId> = Vec::new();
+        let mut add = |hot: &mut BTreeMap<NodeId, String>, id: NodeId, why: String| {
+            if let std::collections::btree_map::Entry::Vacant(entry) = hot.entry(id) {
+                entry.insert(why);
+                open.push(id);
+            }
+        };
+        let mut traced = BTreeSet::new();
+        for (id, node) in index.nodes() {
+            match node.node {
+                AnyNodeRef::StmtFunctionDef(function) => {
+                    let class = node.parent.and_then(|id| index.get(id)).is_some_and(|parent| {
+                        matches!(parent.node, AnyNodeRef::StmtClassDef(class) if is_module(class))
+                    });
+                    let name = function.name.as_str();
+                    if class && matches!(name, "forward" | "__call__" | "training_step") {
+                        add(&mut self.hot, id, format!("`{name}` runs in each step"));
+                    }
+                    for decorator in &function.decorator_list {
+                        let made = match &decorator.expression {
+                            Expr::Call(call) => {
+                                let partial =
+                                    self.name(&call.func).as_deref() == Some("functools.partial");
+                                let inner = call.arguments.args.first().filter(|_| partial);
+                                self.name(inner.unwrap_or(&call.func))
+                            }
+                            other => self.name(other),
+                        };
+                        if made.as_deref().is_some_and(is_transform) {
+                            if made.as_deref().is_some_and(|name| name.starts_with("jax")) {
+                                traced.insert(id);
+                            }
+                            add(&mut self.hot, id, format!("`{name}` is compiled"));
+                        }
+                    }
+                }
+                AnyNodeRef::ExprCall(call) => {
+                    let Some(made) = self.name(&call.func).filter(|name| is_transform(name)) else {
+                        continue;
+                    };
+                    let Some(argument) = call.arguments.args.first() else {
+                        continue;
+                    };
+                    let target = match argument {
+                        Expr::Lambda(lambda) => index.id_of(lambda),
+                        Expr::Name(name) => self
+                            .bindings
+                            .only(name, index)
+                            .filter(|binding| matches!(binding.what, Bound::Function(_)))
+                            .map(|binding| binding.id),
+                        _ => None,
+                    };
+                    if let Some(target) = target {
+                        if made.starts_with("jax") {
+                            traced.insert(target);
+                        }
+                        let line = self.context.file.line_of(call.range().start());
+                        add(
+                            &mut self.hot,
+                            target,
+                            format!("it is compiled in line {line}"),
+                        );
+                    }
+                }
+                _ => {}
+            }
+        }
+        // What hot functions call.
+        while let Some(from) = open.pop() {
+            let why = self.hot.get(&from).cloned().unwrap_or_default();
+            let is_traced = traced.contains(&from);
+            for (id, node) in index.descendants(from) {
+                let AnyNodeRef::ExprCall(call) = node.node else {
+                    continue;
+                };
+                let target = match &*call.func {
+                    Expr::Name(name) => self
+                        .bindings
+                        .only(name, index)
+                        .filter(|binding| matches!(binding.what, Bound::Function(_)))
+                        .map(|binding| binding.id),
+                    Expr::Attribute(it) if matches!(&*it.value, Expr::Name(own) if own.id == "self") => {
+                        index
+                            .class_of(id)
+                            .and_then(|class| method(class, it.attr.as_str()))
+                            .and_then(|method| index.id_of(method))
+                    }
+                    _ => None,
+                };
+                let Some(target) = target else { continue };
+                if is_traced && traced.insert(target) {
+                    open.push(target);
+                }
+                if let std::collections::btree_map::Entry::Vacant(entry) = self.hot.entry(target) {
+                    entry.insert(why.clone());
+                    open.push(target);
+                }
+            }
+        }
+        self.traced = traced;
+    }
+
+    /// Whether an expression is a mask: a tensor of truth values.
+    pub(crate) fn is_mask(&self, expression: &'a Expr) -> bool {
+        self.mask(expression, 0)
+    }
+
+    fn mask(&self, expression: &'a Expr, depth: usize) -> bool {
+        if depth > MAX_DEPTH {
+            return false;
+        }
+        let inner = |expression: &'a Expr| self.mask(expression, depth + 1);
+        match expression {
+            Expr::Compare(it) => {
+                // A comparison of a tensor: with a subscript, a call or a name against a value.
+                !it.ops
+                    .iter()
+                    .any(|op| matches!(op, CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn))
+                    && !it.comparators.iter().any(Expr::is_string_literal_expr)
+            }
+            Expr::UnaryOp(it) if it.op == UnaryOp::Invert => {
+                inner(&it.operand) || mask_name(self.context.text(&*it.operand))
+            }
+            Expr::BinOp(it)
+                if matches!(
+                    it.op,
+                    ast::Operator::BitAnd | ast::Operator::BitOr | ast::Operator::BitXor
+                ) =>
+            {
+                inner(&it.left) || inner(&it.right)
+            }
+            Expr::Call(call) => {
+                if let Some(name) = self.name(&call.func) {
+                    let last = name.rsplit('.').next().unwrap_or_default();
+                    return MASKS.contains(&last)
+                        && (name.starts_with("torch.") || name.starts_with("jax."));
+                }
+                match &*call.func {
+                    Expr::Attribute(method) => {
+                        MASKS.contains(&method.attr.as_str())
+                            || (SAME.contains(&method.attr.as_str()) && inner(&method.value))
+                    }
+                    _ => false,
+                }
+            }
+            Expr::Name(name) => {
+                match self.bindings.only(name, self.context.index).map(|b| b.what) {
+                    Some(Bound::Assigned(assign)) => inner(&assign.value),
+                    _ => false,
+                }
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether nothing says that a value is NumPy's, pandas', or a list.
+    pub(crate) fn may_be_tensor(&self, base: &'a Expr) -> bool {
+        const FOREIGN: &[&str] = &["np.", "numpy.", "pd.", "cv2.", "[", "list(", "{"];
+        let text = self.context.text(base);
+        if FOREIGN.iter().any(|start| text.starts_with(start)) || text == "df" {
+            return false;
+        }
+        let Expr::Name(name) = base else { return true };
+        let index = self.context.index;
+        let Some(id) = index.id_of(name) else {
+            return true;
+        };
+        self.bindings
+            .visible(name.id.as_str(), id, index)
+            .iter()
+            .all(|binding| match binding.what {
+                Bound::Assigned(assign) => {
+                    let value = self.context.text(&*assign.value);
+                    !FOREIGN.iter().any(|start| value.starts_with(start))
+                        && !value.ends_with(".numpy()")
+                }
+                _ => true,
+            })
+    }
+
+    /// A place.
+    pub(crate) fn place(&self, node: impl Ranged, label: impl Into<String>) -> Place {
+        self.context.place(node.range(), label)
+    }
+
+    /// The function that a name is of, when its only binding is one.
+    pub(crate) fn function(&self, expression: &'a Expr) -> Option<&'a StmtFunctionDef> {
+        let Expr::Name(name) = expression else {
+            return None;
+        };
+        match self.bindings.only(name, self.context.index)?.what {
+            Bound::Function(function) => Some(function),
+            _ => None,
+        }
+    }
+
+    /// The value that a name had last before its use, in the order of the text; other expressions
+    /// stand for themselves.
+    pub(crate) fn latest(&self, expression: &'a Expr) -> &'a Expr {
+        let Expr::Name(name) = expression else {
+            return expression;
+        };
+        let index = self.context.index;
+        let Some(id) = index.id_of(name) else {
+            return expression;
+        };
+        let visible = self.bindings.visible(name.id.as_str(), id, index);
+        visible
+            .iter()
+            .rev()
+            .find_map(|binding| match binding.what {
+                Bound::Assigned(assign) if assign.range.end() <= name.range.start() => {
+                    Some(&*assign.value)
+                }
+                _ => None,
+            })
+            .unwrap_or(expression)
+    }
+
+    /// All nodes within a range that is one node.
+    pub(crate) fn within(&self, id: NodeId) -> impl Iterator<Item = (NodeId, AnyNodeRef<'a>)> {
+        self.context
+            .index
+            .descendants(id)
+            .map(|(id, node)| (id, node.node))
+    }
+
+    /// What an attribute of `self` is set to in the class around a node, if once.
+    pub(crate) fn self_value(&self, attribute: &'a ast::ExprAttribute) -> Option<&'a Expr> {
+        let index = self.context.index;
+        if !matches!(&*attribute.value, Expr::Name(own) if own.id == "self") {
+            return None;
+        }
+        let class = index.class_of(index.id_of(attribute)?)?;
+        let mut found = None;
+        for (_, node) in self.within(index.id_of(class)?) {
+            let AnyNodeRef::StmtAssign(assign) = node else {
+                continue;
+            };
+            let [Expr::Attribute(target)] = assign.targets.as_slice() else {
+                continue;
+            };
+            let own = matches!(&*target.value, Expr::Name(own) if own.id == "self");
+            if own && target.attr == attribute.attr && found.replace(&*assign.value).is_some() {
+                return None;
+            }
+        }
+        found
+    }
+}
+
+/// Adds places to a remark, those beyond the limit counted in a caveat.
+pub(crate) fn with_places(remark: &mut Remark, places: Vec<Place>) {
+    let more = places.len().saturating_sub(MAX_PLACES);
+    remark.places.extend(places.into_iter().take(MAX_PLACES));
+    if more > 0 {
+        remark
+            .caveats
+            .push(format!("{more} more places are not listed."));
+    }
+}
+
+/// A count with its word: `1 mask`, `2 masks`.
+pub(crate) fn count(number: usize, word: &str) -> String {
+    if number == 1 {
+        format!("1 {word}")
+    } else {
+        format!("{number} {word}s")
+    }
+}
+
+/// The value of a keyword of a call.
+pub(crate) fn keyword<'a>(call: &'a ExprCall, name: &str) -> Option<&'a Expr> {
+    call.arguments
+        .keywords
+        .iter()
+        .find(|keyword| keyword.arg.as_ref().is_some_and(|own| own.as_str() == name))
+        .map(|keyword| &keyword.value)
+}
+
+/// The method of a class.
+fn method<'a>(class: &'a StmtClassDef, name: &str) -> Option<&'a StmtFunctionDef> {
+    class.body.iter().find_map(|statement| match statement {
+        ast::Stmt::FunctionDef(function) if function.name.as_str() == name => Some(function),
+        _ => None,
+    })
+}
+
+/// Whether a class is a module of a network, by its bases.
+fn is_module(class: &StmtClassDef) -> bool {
+    let Some(arguments) = &class.arguments else {
+        return false;
+    };
+    arguments.args.iter().any(|base| {
+        let last = match base {
+            Expr::Name(name) => name.id.as_str(),
+            Expr::Attribute(it) => it.attr.as_str(),
+            _ => return false,
+        };
+        [
+            "Module",
+            "Layer",
+            "Model",
+            "Attention",
+            "MLP",
+            "Block",
+            "Embedding",
+            "Experts",
+            "Router",
+            "Loss",
+            "Encoder",
+            "Decoder",
+        ]
+        .iter()
+        .any(|end| last.ends_with(end))
+            || last.ends_with("PreTrainedModel")
+    })
+}
+
+/// What compiles a function.
+fn is_transform(name: &str) -> bool {
+    matches!(
+        name,
+        "torch.compile"
+            | "torch.jit.script"
+            | "jax.jit"
+            | "jax.pmap"
+            | "jax.vmap"
+            | "jax.grad"
+            | "jax.value_and_grad"
+            | "jax.checkpoint"
+            | "jax.remat"
+            | "jax.lax.scan"
+            | "jax.lax.map"
+            | "jax.experimental.pjit.pjit"
+            | "jax.shard_map"
+            | "flax.nnx.jit"
+            | "equinox.filter_jit"
+    )
+}
+
+/// Functions and methods whose result is a mask.
+const MASKS: &[&str] = &[
+    "bool",
+    "eq",
+    "ne",
+    "gt",
+    "ge",
+    "lt",
+    "le",
+    "isnan",
+    "isinf",
+    "isfinite",
+    "isin",
+    "logical_and",
+    "logical_or",
+    "logical_not",
+    "logical_xor",
+    "equal",
+    "not_equal",
+    "greater",
+    "greater_equal",
+    "less",
+    "less_equal",
+];
+/// Methods that leave a mask a mask.
+const SAME: &[&str] = &[
+    "transpose",
+    "unsqueeze",
+    "squeeze",
+    "view",
+    "reshape",
+    "flatten",
+    "expand",
+    "expand_as",
+    "to",
+    "permute",
+    "t",
+    "contiguous",
+];
+
+/// Whether a text names a mask.
+pub(crate) fn mask_name(text: &str) -> bool {
+    let last = text.split('(').next().unwrap_or(text);
+    last.split('.')
+        .any(|part| part == "mask" || part.ends_with("_mask"))
+}
