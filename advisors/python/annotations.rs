@@ -4,7 +4,7 @@ use ruff_python_ast::Expr;
 
 use crate::python::index::Index;
 use crate::python::names::Names;
-use crate::python::tensors::{Certainty, Framework, Tensor, Value};
+use crate::python::value::{Certainty, Framework, Tensor, Value};
 
 /// The value of what is annotated: `torch.Tensor`, `Optional[jax.Array]`, `list[Tensor]`, `int`.
 pub(super) fn value<'a>(annotation: &'a Expr, names: &Names<'a>, index: &Index<'a>) -> Value {

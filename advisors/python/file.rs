@@ -6,11 +6,16 @@ use ruff_source_file::{LineIndex, OneIndexed};
 use ruff_text_size::{TextRange, TextSize};
 
 use crate::finding::Place;
+use crate::python::nesting::Nesting;
 
 /// Files larger than this are data, not code.
 const MAX_BYTES: usize = 4 << 20;
-/// Brackets or prefixes nested deeper than this would exhaust the stack.
-const MAX_NESTING: usize = 1000;
+/// Brackets nested deeper than this are refused by CPython itself ("too many nested parentheses").
+const MAX_BRACKETS: usize = 200;
+/// Blocks nested deeper than this are refused by CPython itself ("too many levels of indentation").
+const MAX_BLOCKS: usize = 100;
+/// Operators in one expression: more would exhaust the stack.
+const MAX_CHAIN: usize = 1000;
 
 /// A Python file, parsed.
 #[derive(Debug)]
@@ -69,7 +74,7 @@ pub enum SourceNote {
         error: String,
     },
     /// It is nested too deeply.
-    #[error("{path}: nested more than {MAX_NESTING} deep; the file is left out")]
+    #[error("{path}: nested too deeply to be code; the file is left out")]
     Nested {
         /// The file.
         path: String,
@@ -105,7 +110,11 @@ impl SourceFile {
         let Ok(text) = String::from_utf8(bytes) else {
             return Err(SourceNote::Encoding { path });
         };
-        if nesting(&text) > MAX_NESTING {
+        let nesting = Nesting::of(&text);
+        if nesting.brackets > MAX_BRACKETS
+            || nesting.blocks > MAX_BLOCKS
+            || nesting.chain > MAX_CHAIN
+        {
             return Err(SourceNote::Nested { path });
         }
         let lines = LineIndex::from_source_text(&text);
@@ -197,24 +206,6 @@ impl SourceFile {
     }
 }
 
-/// An upper bound of how deep expressions nest: brackets that are open, and runs of operators
-/// without a bracket or a new line between them.
-fn nesting(text: &str) -> usize {
-    let (mut open, mut run, mut deepest) = (0usize, 0usize, 0usize);
-    for byte in text.bytes() {
-        match byte {
-            b'(' | b'[' | b'{' => open += 1,
-            b')' | b']' | b'}' => open = open.saturating_sub(1),
-            b'-' | b'+' | b'~' | b'*' | b'/' | b'.' | b'|' | b'&' | b'@' | b'%' | b'^' => run += 1,
-            b',' | b'=' | b'#' | b':' | b'"' | b'\'' => run = 0,
-            b'\n' if open == 0 => run = 0,
-            _ => {}
-        }
-        deepest = deepest.max(open + run);
-    }
-    deepest
-}
-
 /// What in a line tells of Python 2, where it does not parse as Python 3.
 fn python2_sign(line: &str) -> Option<&'static str> {
     let line = line.trim_start();
@@ -251,7 +242,7 @@ mod tests {
         let code = |text: &str| parse(text).err().map(|note| note.code());
         assert_eq!(code("print 'x'\n"), Some("python-2"));
         assert_eq!(
-            code("try:\n  pass\nexcept E, e:\n  pass\n"),
+            code("try:\n  pass\nexcept E, e:\n  print e\n"),
             Some("python-2")
         );
         assert_eq!(code("def f(:\n"), Some("python-syntax"));
@@ -267,6 +258,63 @@ mod tests {
         assert_eq!(code("x = 1\n"), None);
         let latin = SourceFile::parse("a.py", b"x = '\xe9'".to_vec());
         assert_eq!(latin.err().map(|note| note.code()), Some("python-encoding"));
+    }
+
+    /// Texts that nest as deeply as is let through, and far deeper.
+    fn deep(times: usize) -> Vec<String> {
+        let blocks: String = (0..times.min(2000))
+            .map(|level| format!("{}if x:\n", " ".repeat(level)))
+            .collect();
+        vec![
+            format!("x = {}1{}\n", "(".repeat(times), ")".repeat(times)),
+            format!("x = {}1{}\n", "[".repeat(times), "]".repeat(times)),
+            format!("x = {}1\n", "-".repeat(times)),
+            format!("x = {}1\n", "not ".repeat(times)),
+            format!("x = {}0\n", "lambda: ".repeat(times)),
+            format!("x = {}0\n", "lambda a, b: ".repeat(times)),
+            format!("x = y{}\n", "(1)".repeat(times)),
+            format!("x = y{}\n", "[0]".repeat(times)),
+            format!("x = y{}\n", ".y".repeat(times)),
+            format!("x = {}1\n", "1 if y else ".repeat(times)),
+            format!("x = 1{}\n", " - ''".repeat(times)),
+            format!("x = 1{}\n", " ** 1".repeat(times)),
+            format!("x = f'{{{}1}}'\n", "-".repeat(times)),
+            format!("{blocks}{}pass\n", " ".repeat(times.min(2000))),
+            format!(
+                "match x:\n case {}_{}: pass\n",
+                "[".repeat(times),
+                "]".repeat(times)
+            ),
+            format!("x = 1 + \\\n{}1\n", "1 + \\\n".repeat(times)),
+            format!("if x: pass\n{}", "elif x: pass\n".repeat(times)),
+        ]
+    }
+
+    /// Parsed, indexed, checked and released, each on a pool's thread.
+    #[test]
+    fn deep_texts_are_read_or_turned_away() {
+        for times in [90, 199, 990, 100_000] {
+            for text in deep(times) {
+                let project = crate::python::Project::default();
+                let files = vec![("a.py".to_owned(), text.into_bytes())];
+                let checked = crate::python::check(&project, files, crate::registry::RULES);
+                assert_eq!(checked.files + checked.notes.len(), 1);
+                assert!(
+                    times > 90 || checked.notes.is_empty(),
+                    "{:?}",
+                    checked.notes
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_line_is_read() {
+        let text = format!("import torch\nx = [{}]\n", "-1.5, ".repeat(180_000));
+        let project = crate::python::Project::default();
+        let files = vec![("a.py".to_owned(), text.into_bytes())];
+        let checked = crate::python::check(&project, files, crate::registry::RULES);
+        assert_eq!((checked.files, checked.findings.len()), (1, 0));
     }
 
     #[test]

@@ -7,13 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ruff_python_ast::{AnyNodeRef, Expr, ExprCall, Stmt};
-use ruff_text_size::Ranged as _;
+use ruff_text_size::{Ranged as _, TextRange};
 
 use crate::python::index::{Index, NodeId};
 use crate::python::names::Names;
 use crate::python::scopes::Scopes;
-use crate::python::tensors::{Framework, Tensors, Value};
+use crate::python::tensors::Tensors;
 use crate::python::transforms::Transforms;
+use crate::python::value::{Framework, Value};
 
 /// How code is hot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -179,6 +180,7 @@ impl<'a> Hot<'a> {
         let mut leaves = false;
         // Decorators and defaults run where the function is defined.
         let mut outside = false;
+        let mut lambda = TextRange::default();
         for (above, node) in self.index.ancestors(id) {
             match node.node {
                 AnyNodeRef::StmtRaise(_) | AnyNodeRef::ExceptHandlerExceptHandler(_) => {
@@ -211,7 +213,19 @@ impl<'a> Hot<'a> {
                     }
                 }
                 AnyNodeRef::Decorator(_) | AnyNodeRef::Parameters(_) => outside = true,
+                // The message of a check is made when it fails.
+                AnyNodeRef::ExprCall(call)
+                    if last_word(&call.func).contains("check")
+                        && call.arguments.args.iter().any(|argument| {
+                            argument.is_lambda_expr() && argument.range() == lambda
+                        }) =>
+                {
+                    return None;
+                }
                 AnyNodeRef::StmtFunctionDef(_) | AnyNodeRef::ExprLambda(_) => {
+                    if node.node.is_expr_lambda() {
+                        lambda = node.node.range();
+                    }
                     if !outside && let Some(heat) = self.regions.get(&above) {
                         return Some(heat);
                     }
@@ -376,6 +390,7 @@ fn is_model<'a>(index: &Index<'a>, tensors: &Tensors<'a>, id: NodeId, func: &'a 
     }
 }
 
+/// The last part of a name or an attribute.
 fn last_word(expression: &Expr) -> &str {
     match expression {
         Expr::Name(name) => name.id.as_str(),
@@ -517,4 +532,85 @@ pub(super) fn runs_once(path: &str) -> bool {
         || stem.contains("conversion")
         || matches!(stem, "conftest" | "setup" | "testing_utils")
         || matches!(parent, "tests" | "test" | "testing")
+}
+
+#[cfg(test)]
+mod tests {
+    use ruff_python_ast::AnyNodeRef;
+
+    use super::HeatKind;
+    use crate::python::file::SourceFile;
+    use crate::python::project::{Project, with_context};
+
+    /// How hot the call of `here` is.
+    fn heat_in(path: &str, text: &str) -> Option<HeatKind> {
+        let file = SourceFile::parse(path, text.as_bytes().to_vec()).expect("parses");
+        with_context(&Project::default(), &file, |context| {
+            let (id, _) = context
+                .index
+                .nodes()
+                .find(|(_, node)| match node.node {
+                    AnyNodeRef::ExprCall(call) => context.text(&*call.func) == "here",
+                    _ => false,
+                })
+                .expect("a call of here");
+            context.heat(id).map(|heat| heat.kind)
+        })
+    }
+
+    fn heat(text: &str) -> Option<HeatKind> {
+        heat_in("train.py", text)
+    }
+
+    #[test]
+    fn traced_functions_forward_and_step_loops_are_hot() {
+        assert_eq!(
+            heat("import jax\n@jax.jit\ndef f(x):\n    here()\n"),
+            Some(HeatKind::Traced)
+        );
+        assert_eq!(
+            heat(
+                "import jax\nfrom functools import partial\n@partial(jax.jit, static_argnums=0)\ndef f(n, x):\n    here()\n"
+            ),
+            Some(HeatKind::Traced)
+        );
+        assert_eq!(
+            heat("import jax\ndef body(c, x):\n    here()\njax.lax.scan(body, c, xs)\n"),
+            Some(HeatKind::Traced)
+        );
+        assert_eq!(
+            heat(
+                "from torch import nn\nclass A(nn.Module):\n    def forward(self, x):\n        self.help()\n    def help(self):\n        here()\n"
+            ),
+            Some(HeatKind::Forward)
+        );
+        assert_eq!(
+            heat("import torch\nfor batch in loader:\n    loss.backward()\n    here()\n"),
+            Some(HeatKind::Step)
+        );
+        assert_eq!(
+            heat(
+                "import torch\ndef step(b):\n    here()\n    loss.backward()\ndef main():\n    for b in data:\n        step(b)\n"
+            ),
+            Some(HeatKind::Step)
+        );
+    }
+
+    #[test]
+    fn what_is_rare_or_runs_once_is_not() {
+        for text in [
+            "import torch\nfor epoch in range(3):\n    for batch in loader:\n        loss.backward()\n    here()\n",
+            "import torch\nfor step, batch in enumerate(loader):\n    loss.backward()\n    if step % 10 == 0:\n        here()\n",
+            "import torch\nfor batch in loader:\n    loss.backward()\n    if bad:\n        here()\n        break\n",
+            "from torch import nn\nclass A(nn.Module):\n    def __init__(self):\n        here()\n    def forward(self, x):\n        return x\n",
+            "from torch import nn\nclass A(nn.Module):\n    def forward(self, x):\n        if x is None:\n            raise ValueError(here())\n",
+            "import torch\nfor p in model.parameters():\n    here()\n",
+            "for batch in loader:\n    loss.backward()\n    here()\n",
+        ] {
+            assert_eq!(heat(text), None, "{text}");
+        }
+        let hot = "import torch\nfor batch in loader:\n    loss.backward()\n    here()\n";
+        assert_eq!(heat_in("a/tests/x.py", hot), None);
+        assert_eq!(heat_in("convert_a.py", hot), None);
+    }
 }

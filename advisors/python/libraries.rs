@@ -1,6 +1,6 @@
 //! What calls of PyTorch, JAX and NumPy give, and what methods and attributes of tensors are.
 
-use crate::python::tensors::Framework;
+use crate::python::value::Framework;
 
 /// What a call of a library function gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,14 +11,18 @@
 
 mod annotations;
 pub mod bindings;
+mod calls;
 pub mod edits;
 mod file;
+mod flow;
 mod hot;
 pub mod imports;
 mod imports;
 mod index;
 mod libraries;
+mod modules;
 mod names;
+mod nesting;
 mod project;
 mod scopes;
 mod tensors;
@@ -26,6 +30,7 @@ mod transforms;
 mod turns;
 pub mod rewrite;
 mod unused;
+mod value;
 
 pub use file::{SourceFile, SourceNote};
 pub use hot::{Heat, HeatKind, Hot};
@@ -34,8 +39,9 @@ pub use names::Names;
 pub use project::{Project, check, with_context};
 pub use ruff_python_ast as ast;
 pub use ruff_text_size::{Ranged, TextRange, TextSize};
-pub use tensors::{Certainty, Framework, Tensor, Tensors, Value};
+pub use tensors::Tensors;
 pub use transforms::{Trace, Transforms};
+pub use value::{Certainty, Framework, Tensor, Value};
 
 use crate::finding::{Edit, Place};
 

@@ -16,6 +16,9 @@ use crate::python::transforms::Transforms;
 use crate::rank;
 use crate::rule::Rule;
 
+/// Stack of a thread that checks files: virtual memory, used only as far as a file nests.
+const STACK_BYTES: usize = 256 << 20;
+
 /// What all files of a project have in common.
 #[derive(Clone, Debug, Default)]
 pub struct Project {
@@ -40,19 +43,29 @@ pub struct Checked {
 /// Checks files (path and bytes) on all cores.
 #[must_use]
 pub fn check(project: &Project, files: Vec<(String, Vec<u8>)>, rules: &[&dyn Rule]) -> Checked {
-    let outcomes: Vec<Result<(Vec<Finding>, u64), SourceNote>> = files
-        .into_par_iter()
-        .map(|(path, bytes)| {
-            if path.ends_with(".json") {
-                return check_config(&path, bytes, rules);
-            }
-            let file = SourceFile::parse(&path, bytes)?;
-            Ok((
-                check_file(project, &file, rules),
-                file.text.lines().count() as u64,
-            ))
-        })
-        .collect();
+    let check_all = || -> Vec<Result<(Vec<Finding>, u64), SourceNote>> {
+        files
+            .into_par_iter()
+            .map(|(path, bytes)| {
+                if path.ends_with(".json") {
+                    return check_config(&path, bytes, rules);
+                }
+                let file = SourceFile::parse(&path, bytes)?;
+                Ok((
+                    check_file(project, &file, rules),
+                    file.text.lines().count() as u64,
+                ))
+            })
+            .collect()
+    };
+    // Parser and visitors recurse as deeply as the code nests.
+    let pool = rayon::ThreadPoolBuilder::new()
+        .stack_size(STACK_BYTES)
+        .build();
+    let outcomes = match pool {
+        Ok(pool) => pool.install(check_all),
+        Err(_) => check_all(),
+    };
     let mut checked = Checked::default();
     for outcome in outcomes {
         match outcome {

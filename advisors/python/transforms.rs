@@ -7,7 +7,7 @@ use ruff_python_ast::{AnyNodeRef, Arguments, Expr, Parameters};
 use crate::python::index::{Index, NodeId};
 use crate::python::names::Names;
 use crate::python::scopes::{Scopes, Source};
-use crate::python::tensors::Framework;
+use crate::python::value::Framework;
 
 /// Why and how a function is traced.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub struct Trace<'a> {
     parameters: Vec<&'a str>,
 }
 
-impl Trace<'_> {
+impl<'a> Trace<'a> {
     /// Whether a parameter is static: a Python value that the program depends on.
     #[must_use]
     pub fn is_static(&self, parameter: &str) -> bool {
@@ -39,6 +39,16 @@ impl Trace<'_> {
                 .iter()
                 .position(|name| *name == parameter)
                 .is_some_and(|at| self.static_positions.contains(&at))
+    }
+
+    /// What a `partial` binds is part of the function, and not traced.
+    fn bind(&mut self, argument: &'a Expr) {
+        let Expr::Call(call) = argument else { return };
+        self.static_positions
+            .extend(0..call.arguments.args.len().saturating_sub(1));
+        let names = call.arguments.keywords.iter();
+        self.statics
+            .extend(names.filter_map(|keyword| keyword.arg.as_ref().map(|arg| arg.as_str())));
     }
 
     /// Whether any parameter is static.
@@ -112,10 +122,9 @@ impl<'a> Transforms<'a> {
                 else {
                     continue;
                 };
-                found.add(
-                    function,
-                    trace(&applied, framework, compiles, id, parameters),
-                );
+                let mut traced = trace(&applied, framework, compiles, id, parameters);
+                traced.bind(argument);
+                found.add(function, traced);
             }
         }
         found
@@ -200,7 +209,9 @@ fn each<'a>(value: &'a Expr, visit: &mut impl FnMut(&'a Expr)) {
 fn integer(value: &Expr) -> Option<usize> {
     match value {
         Expr::NumberLiteral(number) => match &number.value {
-            ruff_python_ast::Number::Int(int) => int.as_u64().and_then(|int| usize::try_from(int).ok()),
+            ruff_python_ast::Number::Int(int) => {
+                int.as_u64().and_then(|int| usize::try_from(int).ok())
+            }
             _ => None,
         },
         _ => None,

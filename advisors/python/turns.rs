@@ -5,7 +5,7 @@ use ruff_python_ast::{AnyNodeRef, Expr};
 use crate::python::SourceContext;
 use crate::python::index::NodeId;
 use crate::python::scopes::{Binding, Source};
-use crate::python::tensors::Value;
+use crate::python::value::Value;
 
 /// How far a value is followed back.
 const MAX_DEPTH: u32 = 6;

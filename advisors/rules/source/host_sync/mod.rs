@@ -26,7 +26,11 @@ pub(super) struct Read<'a> {
 /// What a call reads on the host, if it does.
 pub(super) fn read_of<'a>(context: &SourceContext<'a>, call: &'a ExprCall) -> Option<Read<'a>> {
     let read = |what: &'a Expr, how: String| {
-        let tensor = context.tensor(what).filter(|tensor| !tensor.on_host)?;
+        // What a module returns, and is read, is a tensor and no record.
+        let tensor = match context.value(what) {
+            Value::Tensor(tensor) | Value::Output(tensor) if !tensor.on_host => tensor,
+            _ => return None,
+        };
         Some(Read { what, how, tensor })
     };
     if let Some(name) = context.qualified(&call.func) {

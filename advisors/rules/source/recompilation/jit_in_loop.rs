@@ -91,10 +91,11 @@ fn new_function(context: &SourceContext<'_>, id: NodeId, call: &ExprCall) -> Opt
                     }
                     _ => None,
                 })?;
-            let inner = own.1.is_some() && own.1 == at.function;
+            // Defined in the loop, or in a function that is called again and again.
             let in_loop = context.loop_around(own.0).is_some();
-            let repeated = context.loop_around(id).is_none() || in_loop;
-            (inner && repeated).then_some("a function that is defined there")
+            let inner = own.1.is_some() && own.1 == at.function;
+            let fresh = in_loop || (inner && context.loop_around(id).is_none());
+            fresh.then_some("a function that is defined there")
         }
         _ => None,
     }
