@@ -223,18 +223,18 @@ fn seconds(text: &str) -> Option<f64> {
             break;
         };
         let unit = rest.get(end..).unwrap_or_default();
-        let (factor, length) = if unit.starts_with("ms") {
-            (1e-3, 2)
+        let (seconds, length) = if unit.starts_with("ms") {
+            (value / 1000.0, 2)
         } else if unit.starts_with('h') {
-            (3600.0, 1)
+            (value * 3600.0, 1)
         } else if unit.starts_with('m') {
-            (60.0, 1)
+            (value * 60.0, 1)
         } else if unit.starts_with('s') {
-            (1.0, 1)
+            (value, 1)
         } else {
             break;
         };
-        sum += value * factor;
+        sum += seconds;
         any = true;
         rest = unit.get(length..).unwrap_or_default();
     }

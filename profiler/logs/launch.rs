@@ -205,7 +205,9 @@ impl Reader {
 
     fn settings(&mut self, line: Line<'_>) {
         let blank = |c: char| if "\"'`,;\\(){}".contains(c) { ' ' } else { c };
-        let plain: String = line.text.chars().map(blank).collect();
+        // A quote that opens a value is no part of it: `--model_name="x"`.
+        let plain = line.text.replace("=\"", "=").replace("='", "=");
+        let plain: String = plain.chars().map(blank).collect();
         let words: Vec<&str> = plain.split_whitespace().collect();
         for (at, word) in words.iter().enumerate() {
             let next = words.get(at + 1).copied();
@@ -294,7 +296,7 @@ mod tests {
     #[test]
     fn settings_of_all_dialects() {
         let found = launch(
-            "export TPU_LAUNCH_BLOCKING=1\npython -m MaxText.train cfg.yml ici_fsdp_parallelism=4 \\\n  --device-type=tpu7x-4x4x4 --num-slices 2\nnum_experts: 8 # yml\ntensor_parallel_degree = 4\n\"num_attention_heads\": 32,\nLIBTPU_INIT_ARGS='--xla_tpu_rwb_fusion=false --xla_foo'\n# ici_tensor_parallelism=2\nper_device_batch_size=${B}\n",
+            "export TPU_LAUNCH_BLOCKING=1\npython -m MaxText.train cfg.yml ici_fsdp_parallelism=4 \\\n  --device-type=\"tpu7x-4x4x4\" --num-slices 2\nnum_experts: 8 # yml\ntensor_parallel_degree = 4\n\"num_attention_heads\": 32,\nLIBTPU_INIT_ARGS='--xla_tpu_rwb_fusion=false --xla_foo'\n# ici_tensor_parallelism=2\nper_device_batch_size=${B}\n",
         );
         let value = |name: &str| {
             found
