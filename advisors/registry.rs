@@ -181,9 +181,9 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::source::migration::checkpoint_location::CheckpointLocation,
     &rules::source::migration::cuda_settings::CudaSettings,
     // Source, TS6xx: coverage of operations.
+    &rules::source::coverage::unsupported_op::UnsupportedOp,
     // Source, TS7xx: sharding.
     &rules::source::sharding::conflicting_specs::ConflictingSpecs,
-    &rules::source::coverage::unsupported_op::UnsupportedOp,
 ];
 
 /// The rule of that code or name, in any case.

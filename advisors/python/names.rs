@@ -10,6 +10,8 @@ use crate::python::index::{Index, NodeId};
 #[derive(Debug, Default)]
 pub struct Names<'a> {
     imports: BTreeMap<&'a str, String>,
+    /// What names of an excerpt without imports stand for by custom.
+    customary: BTreeMap<&'static str, &'static str>,
     /// Names that a function binds: parameters, assignments, loop variables.
     bound: BTreeMap<NodeId, BTreeSet<&'a str>>,
 }
@@ -62,11 +64,13 @@ impl<'a> Names<'a> {
                 _ => {}
             }
         }
-        for (name, full) in CUSTOMARY {
-            // The parts of a snippet whose imports are left out.
-            if used.contains(name) && !local.contains(name) {
-                names.import(name, (*full).to_owned());
-            }
+        if names.imports.is_empty() {
+            // An excerpt, whose imports are left out.
+            names.customary = CUSTOMARY
+                .iter()
+                .filter(|(name, _)| used.contains(name) && !local.contains(name))
+                .copied()
+                .collect();
         }
         names
     }
@@ -84,7 +88,8 @@ impl<'a> Names<'a> {
     /// Whether a module, or something of it, is imported: `torch` covers `torch.nn`.
     #[must_use]
     pub fn imports(&self, module: &str) -> bool {
-        self.imports.values().any(|full| is_within(full, module))
+        let imported = self.imports.values().any(|full| is_within(full, module));
+        imported || self.customary.values().any(|full| is_within(full, module))
     }
 
     /// What is imported: the local name and what it stands for, by name.
@@ -106,11 +111,13 @@ impl<'a> Names<'a> {
                     inner = &attribute.value;
                 }
                 Expr::Name(name) => {
-                    let full = self.imports.get(name.id.as_str())?;
+                    let word = name.id.as_str();
+                    let imported = self.imports.get(word).map(String::as_str);
+                    let full = imported.or_else(|| self.customary.get(word).copied())?;
                     if self.is_hidden(name, index) {
                         return None;
                     }
-                    let mut out = full.clone();
+                    let mut out = full.to_owned();
                     for part in parts.iter().rev() {
                         out.push('.');
                         out.push_str(part);

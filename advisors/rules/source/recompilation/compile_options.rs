@@ -1,4 +1,4 @@
-//! Options of `torch.compile` that TorchTPU refuses.
+//! `torch.compile(dynamic=True)`, which TorchTPU refuses.
 
 use knowledge::advice::AdviceKind;
 
@@ -47,33 +47,18 @@ impl Rule for CompileOptions {
 }
 
 fn remarks(context: &SourceContext<'_>, call: &ExprCall) -> Vec<Remark> {
-    let pallas = call
-        .arguments
-        .find_keyword("options")
-        .is_some_and(|options| context.text(&options.value).contains("tpu_backend"));
     let mut remarks = Vec::new();
     for keyword in &call.arguments.keywords {
-        let (severity_text, advice, applicability) = match keyword.arg.as_deref() {
-            Some("dynamic") if matches!(&keyword.value, Expr::BooleanLiteral(yes) if yes.value) => {
-                (
-                    "`torch.compile(dynamic=True)` stops on TorchTPU with NotImplementedError",
-                    "leave `dynamic` out: shapes are then static; pad to a few buckets (`options={\"num_dynamic_buckets\": 4, \"bucket_size\": 128}`), or mark the one dynamic dimension with `torch._dynamo.mark_dynamic(x, 0, min=…, max=…)`",
-                    Applicability::Unsafe,
-                )
-            }
-            Some("backend")
-                if !pallas
-                    && matches!(&keyword.value, Expr::StringLiteral(text) if text.value.to_str() == "inductor") =>
-            {
-                (
-                    "`torch.compile(backend=\"inductor\")` stops on TorchTPU with RuntimeError",
-                    "leave `backend` out: the default is `tpu` on TPUs, and inductor elsewhere",
-                    Applicability::Safe,
-                )
-            }
-            _ => continue,
-        };
-        let mut remark = Remark::new(AdviceKind::Recompilation, Severity::High, severity_text);
+        let dynamic = keyword.arg.as_deref() == Some("dynamic")
+            && matches!(&keyword.value, Expr::BooleanLiteral(yes) if yes.value);
+        if !dynamic {
+            continue;
+        }
+        let mut remark = Remark::new(
+            AdviceKind::Recompilation,
+            Severity::High,
+            "`torch.compile(dynamic=True)` stops on TorchTPU with NotImplementedError",
+        );
         remark
             .places
             .push(context.place(keyword.range(), "refused on a TPU"));
@@ -82,10 +67,10 @@ fn remarks(context: &SourceContext<'_>, call: &ExprCall) -> Vec<Remark> {
             "torch_tpu 0.2.0: importing it replaces `torch.compile`, with the backend `tpu` and `dynamic=False`",
             "https://pypi.org/project/torch-tpu/0.2.0/",
         ));
-        remark.advice.push(advice.to_owned());
+        remark.advice.push("leave `dynamic` out: shapes are then static; pad to a few buckets (`options={\"num_dynamic_buckets\": 4, \"bucket_size\": 128}`), or mark the one dynamic dimension with `torch._dynamo.mark_dynamic(x, 0, min=…, max=…)`".to_owned());
         remark.fix = removal(context, call, keyword).map(|range| Fix {
             title: "leave the option out".to_owned(),
-            applicability,
+            applicability: Applicability::Unsafe,
             numerics: Numerics::BitExact,
             edits: vec![context.edit(range, "")],
         });
@@ -114,14 +99,14 @@ fn removal(context: &SourceContext<'_>, call: &ExprCall, keyword: &Keyword) -> O
             let whole = TextRange::new(arguments.range.start(), arguments.range.end());
             let text = context.text(whole);
             let inner = text.strip_prefix('(')?.strip_suffix(')')?;
-            let start = whole.start() + ruff_size(1);
-            let end = start + ruff_size(inner.len());
+            let start = whole.start() + size(1);
+            let end = start + size(inner.len());
             Some(TextRange::new(start, end))
         }
     }
 }
 
-fn ruff_size(bytes: usize) -> crate::python::TextSize {
+fn size(bytes: usize) -> crate::python::TextSize {
     crate::python::TextSize::try_from(bytes).unwrap_or_default()
 }
 
@@ -136,11 +121,11 @@ mod tests {
     fn refused_options_are_taken_out() {
         for (before, after) in [
             (
-                "f = torch.compile(g, backend='inductor')\n",
+                "f = torch.compile(g, dynamic=True)\n",
                 "f = torch.compile(g)\n",
             ),
             (
-                "f = torch.compile(backend='inductor', fullgraph=True)\n",
+                "f = torch.compile(dynamic=True, fullgraph=True)\n",
                 "f = torch.compile(fullgraph=True)\n",
             ),
             ("f = torch.compile(dynamic=True)\n", "f = torch.compile()\n"),
@@ -148,6 +133,7 @@ mod tests {
             let text = format!("import torch\n{before}");
             let findings = found(&CompileOptions, &text);
             let fix = findings[0].fix.as_ref().expect("a fix");
+            assert_eq!(fix.applicability, Applicability::Unsafe);
             let edited = apply("train.py", &text, &[fix]).expect("parses");
             assert_eq!(edited.text, format!("import torch\n{after}"));
         }
@@ -155,13 +141,7 @@ mod tests {
 
     #[test]
     fn what_runs_on_a_tpu_is_left_alone() {
-        let text = "import torch\nf = torch.compile(g, backend='tpu', dynamic=False)\nh = torch.compile(g, backend='inductor', options={'tpu_backend': 'pallas'})\n";
+        let text = "import torch\nf = torch.compile(g, backend='tpu', dynamic=False)\n";
         assert!(found(&CompileOptions, text).is_empty());
-        let text = "import torch\nf = torch.compile(g, backend='inductor')\n";
-        let findings = found(&CompileOptions, text);
-        assert_eq!(
-            findings[0].fix.as_ref().map(|fix| fix.applicability),
-            Some(Applicability::Safe)
-        );
     }
 }

@@ -4,7 +4,7 @@ use knowledge::advice::AdviceKind;
 
 use crate::finding::{Exhibit, Remark, Severity};
 use crate::python::ast::{AnyNodeRef, Expr, ExprCall};
-use crate::python::{Framework, HeatKind, Ranged as _, SourceContext};
+use crate::python::{Framework, HeatKind, NodeId, Ranged as _, SourceContext};
 use crate::rule::Rule;
 
 /// See the card.
@@ -43,6 +43,9 @@ impl Rule for GrowingCache {
                 continue;
             };
             let name = context.text(target);
+            if starts_anew(context, heat.region, id, name) {
+                continue;
+            }
             let mut remark = Remark::new(
                 AdviceKind::Recompilation,
                 Severity::High,
@@ -69,6 +72,17 @@ impl Rule for GrowingCache {
         }
         found
     }
+}
+
+/// Whether each turn begins with another value of that name: then it does not grow.
+fn starts_anew(context: &SourceContext<'_>, region: NodeId, own: NodeId, name: &str) -> bool {
+    context.index.descendants(region).any(|(id, node)| {
+        let targets: &[Expr] = match node.node {
+            AnyNodeRef::StmtAssign(assign) if id != own => &assign.targets,
+            _ => return false,
+        };
+        targets.iter().any(|target| context.text(target) == name)
+    })
 }
 
 /// `x = torch.cat([x, y])`.
@@ -129,5 +143,7 @@ mod tests {
     fn joining_once_is_left_alone() {
         let text = "import torch\nids = torch.cat([ids, new])\nfor a in range(3):\n    ids = torch.cat([ids, a])\n";
         assert!(found(&GrowingCache, text).is_empty());
+        let anew = "import torch\nfor batch in loader:\n    x = model(batch)\n    x = torch.cat([x, tokens])\n";
+        assert!(found(&GrowingCache, anew).is_empty());
     }
 }
