@@ -96,6 +96,7 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::logs::memory::kernel_buffer_too_large::KernelBufferTooLarge,
     // Text, TL4xx: sharding and the compiler.
     &rules::logs::sharding::full_rematerialization::InvoluntaryRematerialization,
+    &rules::logs::sharding::indivisible_axis::IndivisibleAxis,
     &rules::logs::sharding::compiler_alarms::SlowCompile,
     &rules::logs::sharding::compiler_alarms::ConstantFolding,
     &rules::logs::sharding::compiler_alarms::DonationUnused,

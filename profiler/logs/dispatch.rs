@@ -6,8 +6,8 @@ use aho_corasick::AhoCorasick;
 
 use crate::logs::text::{self, Line};
 use crate::logs::{
-    Encoding, LogFile, Logs, compiler_messages, jax, launch, out_of_memory, partitioner, progress,
-    torch_tpu, torch_trace, xla_metrics,
+    Encoding, LogFile, Logs, compiler_messages, indivisible, jax, launch, out_of_memory,
+    partitioner, progress, torch_tpu, torch_trace, xla_metrics,
 };
 use crate::note::Notes;
 
@@ -41,6 +41,7 @@ fn readers() -> Vec<Box<dyn LineReader>> {
         Box::new(jax::Reader::default()),
         Box::new(progress::Reader::default()),
         Box::new(out_of_memory::Reader::default()),
+        Box::new(indivisible::Reader::default()),
         Box::new(partitioner::Reader::default()),
         Box::new(compiler_messages::Reader::default()),
         Box::new(launch::Reader::default()),

@@ -11,6 +11,7 @@
 
 pub mod compiler_messages;
 mod dispatch;
+pub mod indivisible;
 pub mod jax;
 pub mod launch;
 pub mod out_of_memory;
@@ -63,6 +64,8 @@ pub struct Logs {
     pub progress: progress::ProgressLog,
     /// Out-of-memory reports of HBM, VMEM and scoped VMEM.
     pub out_of_memory: out_of_memory::MemoryReports,
+    /// Axes that a sharding does not divide, each once.
+    pub indivisible: Vec<indivisible::Indivisible>,
     /// What the SPMD partitioner warned of.
     pub partitioner: partitioner::PartitionerLog,
     /// What else the compiler said that costs time.

@@ -2,5 +2,6 @@
 
 pub mod compiler_alarms;
 pub mod full_rematerialization;
+pub mod indivisible_axis;
 #[cfg(test)]
 mod tests;
