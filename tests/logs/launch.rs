@@ -9,7 +9,11 @@ fn a_healthy_launch_says_nothing_above_info() {
     folder.write("run.sh", text.as_bytes());
     let ran = folder.run(&["analyze", "run.sh", "--fail-on", "low"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.out.contains("TL603 info"), "{}", ran.out);
+    assert!(
+        ran.out.contains("Worth knowing") && ran.out.contains("TL603"),
+        "{}",
+        ran.out
+    );
 }
 
 #[test]
