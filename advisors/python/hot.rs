@@ -287,15 +287,15 @@ fn step_loops(
     let mut markers = Vec::new();
     for (id, node) in index.nodes() {
         match node.node {
-            AnyNodeRef::ExprCall(call) if hot.heat(id).is_none() => {
-                if runs_step(index, tensors, id, call) {
-                    markers.push(id);
-                }
+            AnyNodeRef::ExprCall(call)
+                if hot.heat(id).is_none() && runs_step(index, tensors, id, call) =>
+            {
+                markers.push(id);
             }
-            AnyNodeRef::StmtFor(each) if hot.heat(id).is_none() => {
-                if over_loader(tensors, &each.iter) {
-                    loops.insert(id);
-                }
+            AnyNodeRef::StmtFor(each)
+                if hot.heat(id).is_none() && over_loader(tensors, &each.iter) =>
+            {
+                loops.insert(id);
             }
             _ => {}
         }

@@ -91,8 +91,10 @@ fn value_in<'a>(context: &SourceContext<'a>, call: &'a ExprCall) -> Option<&'a E
                 if computes && context.value(expression) == Value::Unknown {
                     return Some(expression);
                 }
-                if let Some(tensor) = context.tensor(expression).filter(|tensor| !tensor.on_host) {
-                    let _ = tensor;
+                if context
+                    .tensor(expression)
+                    .is_some_and(|tensor| !tensor.on_host)
+                {
                     return Some(expression);
                 }
                 todo.extend(inner.arguments.args.iter());

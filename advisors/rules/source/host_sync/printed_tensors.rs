@@ -28,7 +28,7 @@ impl Rule for PrintedTensors {
     }
 
     fn check_source(&self, context: &SourceContext<'_>) -> Vec<Remark> {
-        let mut groups: BTreeMap<NodeId, (&Heat, Vec<(&ExprCall, &Expr)>)> = BTreeMap::new();
+        let mut groups: BTreeMap<NodeId, (&Heat, Vec<Printed<'_>>)> = BTreeMap::new();
         for (id, call) in context.calls() {
             let Some(kind) = prints(context, call) else {
                 continue;
@@ -57,6 +57,9 @@ impl Rule for PrintedTensors {
             .collect()
     }
 }
+
+/// A call that prints, and the tensor that it prints.
+type Printed<'a> = (&'a ExprCall, &'a Expr);
 
 enum Prints {
     /// `print`, a logger.
@@ -143,7 +146,7 @@ fn printed<'a>(context: &SourceContext<'a>, call: &'a ExprCall) -> Option<&'a Ex
     None
 }
 
-fn remark(context: &SourceContext<'_>, heat: &Heat, found: &[(&ExprCall, &Expr)]) -> Remark {
+fn remark(context: &SourceContext<'_>, heat: &Heat, found: &[Printed<'_>]) -> Remark {
     let first = found
         .first()
         .map(|(_, what)| shown(context.text(*what)))

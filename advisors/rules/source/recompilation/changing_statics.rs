@@ -45,7 +45,7 @@ impl Rule for ChangingStatics {
                 .chain(&def.parameters.args)
                 .map(|parameter| parameter.name().as_str())
                 .collect();
-            for call in calls(context, function, trace, def.name.as_str()) {
+            for call in calls(context, function, trace) {
                 remarks.extend(remark(context, trace, &parameters, call));
             }
         }
@@ -59,12 +59,10 @@ fn calls<'a>(
     context: &SourceContext<'a>,
     function: NodeId,
     trace: &Trace<'_>,
-    own: &str,
 ) -> Vec<&'a ExprCall> {
     if trace.runs_on_device {
         return context.calls_to(function).to_vec();
     }
-    let _ = own;
     let Some(AnyNodeRef::StmtAssign(assign)) = context.index.statement_of(trace.at) else {
         return Vec::new();
     };

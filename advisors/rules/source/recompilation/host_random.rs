@@ -27,7 +27,7 @@ impl Rule for HostRandom {
     }
 
     fn check_source(&self, context: &SourceContext<'_>) -> Vec<Remark> {
-        let mut groups: BTreeMap<NodeId, (&Heat, Vec<(&ExprCall, String)>)> = BTreeMap::new();
+        let mut groups: BTreeMap<NodeId, (&Heat, Vec<Drawn<'_>>)> = BTreeMap::new();
         for (id, call) in context.calls() {
             let Some(name) = context.qualified(&call.func) else {
                 continue;
@@ -72,7 +72,10 @@ impl Rule for HostRandom {
     }
 }
 
-fn remark(context: &SourceContext<'_>, heat: &Heat, found: &[(&ExprCall, String)]) -> Remark {
+/// A call that draws, and its name.
+type Drawn<'a> = (&'a ExprCall, String);
+
+fn remark(context: &SourceContext<'_>, heat: &Heat, found: &[Drawn<'_>]) -> Remark {
     let name = found.first().map_or("", |(_, name)| name.as_str());
     let traced = heat.kind == HeatKind::Traced && heat.framework == Framework::Jax;
     let title = if traced {

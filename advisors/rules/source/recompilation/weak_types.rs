@@ -68,10 +68,7 @@ fn binds(target: &Expr, name: &str) -> bool {
 }
 
 fn remark(context: &SourceContext<'_>, id: NodeId, name: &str) -> Option<Remark> {
-    let (start, literal) = context
-        .assigned(id, name)
-        .into_iter()
-        .find_map(|value| number_in(value).map(|literal| (value, literal)))?;
+    let literal = context.assigned(id, name).into_iter().find_map(number_in)?;
     let mut remark = Remark::new(
         AdviceKind::Recompilation,
         Severity::Medium,
@@ -114,7 +111,6 @@ fn remark(context: &SourceContext<'_>, id: NodeId, name: &str) -> Option<Remark>
             )],
         });
     }
-    let _ = start;
     Some(remark)
 }
 
