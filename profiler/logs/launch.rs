@@ -205,8 +205,10 @@ impl Reader {
 
     fn settings(&mut self, line: Line<'_>) {
         let blank = |c: char| if "\"'`,;\\(){}".contains(c) { ' ' } else { c };
-        // A quote that opens a value is no part of it: `--model_name="x"`.
+        // A quote that opens a value is no part of it: `--model_name="x"`. Flags that are the value
+        // of a variable are words of their own.
         let plain = line.text.replace("=\"", "=").replace("='", "=");
+        let plain = plain.replace("=--", "= --");
         let plain: String = plain.chars().map(blank).collect();
         let words: Vec<&str> = plain.split_whitespace().collect();
         for (at, word) in words.iter().enumerate() {
