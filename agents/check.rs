@@ -230,7 +230,10 @@ fn place_of(source: &str, paths: &[PathBuf]) -> Option<Place> {
     let (traced, line) = source.rsplit_once(':')?;
     let line: u64 = line.parse().ok()?;
     let tail = |path: &Path| {
-        let parts = path.components().rev().zip(Path::new(traced).components().rev());
+        let parts = path
+            .components()
+            .rev()
+            .zip(Path::new(traced).components().rev());
         parts.take_while(|(a, b)| a == b).count()
     };
     let path = paths.iter().max_by_key(|path| tail(path))?;

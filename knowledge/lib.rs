@@ -26,9 +26,9 @@ pub mod calibration;
 pub mod chips;
 pub mod efficiency;
 pub mod ici;
+pub mod recipes;
 pub mod slices;
 pub mod torch_tpu;
-pub mod recipes;
 
 use serde::de::DeserializeOwned;
 

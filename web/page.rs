@@ -22,7 +22,10 @@ const TEMPLATES: [(&str, &str); 12] = [
     ("operations.html", include_str!("templates/operations.html")),
     ("programs.html", include_str!("templates/programs.html")),
     ("notes.html", include_str!("templates/notes.html")),
-    ("text_header.html", include_str!("templates/text_header.html")),
+    (
+        "text_header.html",
+        include_str!("templates/text_header.html"),
+    ),
     ("xprof.html", include_str!("templates/xprof.html")),
 ];
 

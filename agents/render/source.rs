@@ -202,6 +202,9 @@ mod tests {
             ..Place::default()
         });
         let screen = screen(remark);
-        assert!(!screen.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{screen:?}");
+        assert!(
+            !screen.contains(['\u{1b}', '\u{7}', '\u{202e}']),
+            "{screen:?}"
+        );
     }
 }

@@ -12,7 +12,10 @@ fn report(folder: &Folder, args: &[&str]) -> Value {
 
 fn inputs(report: &Value) -> Vec<&str> {
     let inputs = report["inputs"].as_array().expect("inputs");
-    inputs.iter().filter_map(|input| input["path"].as_str()).collect()
+    inputs
+        .iter()
+        .filter_map(|input| input["path"].as_str())
+        .collect()
 }
 
 #[test]
@@ -48,16 +51,30 @@ fn files_that_cannot_be_read_as_python_are_notes() {
     folder.write("broken.py", b"def f(:\n");
     folder.write("latin.py", b"x = '\xe9'\n");
     folder.write("deep.py", "(".repeat(200_000).as_bytes());
-    folder.write("unary.py", format!("x = {}1", "-".repeat(500_000)).as_bytes());
+    folder.write(
+        "unary.py",
+        format!("x = {}1", "-".repeat(500_000)).as_bytes(),
+    );
     folder.write("nul.py", b"x = 1\0\n");
     folder.write("empty.py", b"");
     let found = report(&folder, &["."]);
     let notes = found["notes"].as_array().expect("notes");
-    let codes: Vec<&str> = notes.iter().filter_map(|note| note["code"].as_str()).collect();
-    for code in ["python-2", "python-syntax", "python-encoding", "python-nested"] {
+    let codes: Vec<&str> = notes
+        .iter()
+        .filter_map(|note| note["code"].as_str())
+        .collect();
+    for code in [
+        "python-2",
+        "python-syntax",
+        "python-encoding",
+        "python-nested",
+    ] {
         assert!(codes.contains(&code), "{code} is not in {codes:?}");
     }
-    let two = notes.iter().find(|note| note["code"] == "python-2").expect("a note");
+    let two = notes
+        .iter()
+        .find(|note| note["code"] == "python-2")
+        .expect("a note");
     assert_eq!(
         two["message"],
         "two.py:1: Python 2 (print is a statement); the file is left out"
@@ -70,7 +87,11 @@ fn paths_that_hold_nothing_are_errors() {
     folder.write("docs/readme.md", b"# x\n");
     let ran = folder.run(&["check", "docs"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("docs holds no Python file (*.py)"), "{}", ran.err);
+    assert!(
+        ran.err.contains("docs holds no Python file (*.py)"),
+        "{}",
+        ran.err
+    );
     let ran = folder.run(&["check", "missing"]);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("cannot read missing"), "{}", ran.err);

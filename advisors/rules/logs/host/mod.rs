@@ -6,14 +6,14 @@ pub mod cpu_fallback;
 pub mod debug_settings;
 pub mod eager_launches;
 pub mod graph_breaks;
-pub mod host_reads;
-pub mod slow_attention;
-pub mod xla_cpu_fallback;
 pub mod graph_cuts;
+pub mod host_reads;
 pub mod input_transfers;
 pub mod large_transfers;
 pub mod many_executions;
+pub mod slow_attention;
 mod substitutes;
+pub mod xla_cpu_fallback;
 pub mod xla_host_reads;
 
 #[cfg(test)]

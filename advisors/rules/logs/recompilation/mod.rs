@@ -1,10 +1,10 @@
 //! Rules on programs that are compiled again.
 
 mod buckets;
+pub mod dynamic_shape_ir;
 pub mod dynamo_recompiles;
 pub mod eager_recompiles;
 pub mod failed_compiles;
-pub mod dynamic_shape_ir;
 pub mod jax_persistent_cache;
 pub mod jax_recompilation;
 pub mod server_recompilation;
