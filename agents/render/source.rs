@@ -176,7 +176,6 @@ mod tests {
             edits: Vec::new(),
         });
         let screen = screen(remark);
-        println!("{screen}");
         for part in [
             "the loss is read on the host in every step",
             "--> train.py:12:14",

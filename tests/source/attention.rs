@@ -55,6 +55,7 @@ fn a_custom_score_mod_is_left_alone_with_a_reason() {
 }
 
 /// A Python with PyTorch, named by `TPU_TUNE_TORCH`; its absence is said aloud.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn torch() -> Option<PathBuf> {
     let python = std::env::var_os("TPU_TUNE_TORCH").map(PathBuf::from);
     if python.is_none() {

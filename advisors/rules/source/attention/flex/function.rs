@@ -302,20 +302,18 @@ impl<'a> Function<'a> {
         };
         let own = index.get(id).into_iter().map(|node| node.node);
         for node in own.chain(index.descendants(id).map(|(_, node)| node.node)) {
-            match node {
-                AnyNodeRef::ExprName(name) => {
-                    let name = name.id.as_str();
-                    if let Some(at) = self.parameters.iter().position(|own| *own == name)
-                        && let Some(used) = used.get_mut(at)
-                    {
-                        *used = true;
-                    } else if let Some(value) = self.locals.get(name) {
-                        self.mark(scope, value, used, depth + 1);
-                    }
-                }
-                // What a function that is called uses shows in its arguments: an index that it
-                // does not use counts as used, which is harmless.
-                _ => {}
+            // What a function that is called uses shows in its arguments: an index that it does
+            // not use counts as used, which is harmless.
+            let AnyNodeRef::ExprName(name) = node else {
+                continue;
+            };
+            let name = name.id.as_str();
+            if let Some(at) = self.parameters.iter().position(|own| *own == name)
+                && let Some(used) = used.get_mut(at)
+            {
+                *used = true;
+            } else if let Some(value) = self.locals.get(name) {
+                self.mark(scope, value, used, depth + 1);
             }
         }
     }
