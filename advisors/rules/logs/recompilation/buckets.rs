@@ -6,7 +6,7 @@ const MAX_BUCKETS: usize = 8;
 const LANES: u64 = 128;
 const SUBLANES: u64 = 8;
 /// Padding, as a share, that one program less is worth: compiles take long, but only once.
-const COST_OF_A_PROGRAM: f64 = 0.05;
+const COST_OF_A_PROGRAM: f64 = 0.08;
 
 /// What to pad an axis to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,22 +60,12 @@ impl Buckets {
 
     /// Elements that padding adds, as a share of those that were met, each size counted once.
     fn waste(&self) -> f64 {
-        let met = self
-            .sizes
-            .iter()
-            .fold(0_u64, |sum, size| sum.saturating_add(*size));
-        let padded: u64 = self
-            .sizes
-            .iter()
-            .map(|size| {
-                *self
-                    .buckets
-                    .iter()
-                    .find(|bucket| *bucket >= size)
-                    .unwrap_or(size)
-            })
-            .sum();
-        padded as f64 / met.max(1) as f64 - 1.0
+        let padded = |size: &u64| {
+            let next = self.buckets.iter().find(|bucket| *bucket >= size);
+            *next.unwrap_or(size) as f64
+        };
+        let met: f64 = self.sizes.iter().map(|size| *size as f64).sum();
+        self.sizes.iter().map(padded).sum::<f64>() / met.max(1.0) - 1.0
     }
 
     /// What to do, with the figures.

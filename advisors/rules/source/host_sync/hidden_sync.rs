@@ -97,10 +97,16 @@ fn hidden<'a>(
         _ => "",
     };
     match attribute.attr.as_str() {
-        "step" if owner.ends_with("scaler") && !call.arguments.is_empty() => Some((
-            "`GradScaler.step` reads whether a gradient is infinite",
-            "use bfloat16: it has the range of float32, and needs no loss scaling; TPUs have no float16 matmuls",
-        )),
+        "step"
+            if owner.ends_with("scaler")
+                && !call.arguments.is_empty()
+                && !is_disabled(context, &attribute.value) =>
+        {
+            Some((
+                "`GradScaler.step` reads whether a gradient is infinite",
+                "use bfloat16: it has the range of float32, and needs no loss scaling; TPUs have no float16 matmuls",
+            ))
+        }
         "compute"
             if (owner.contains("metric") || owner.contains("accuracy") || owner.contains("f1"))
                 && call.arguments.is_empty()
@@ -121,6 +127,26 @@ fn hidden<'a>(
     }
 }
 
+/// Whether a scaler is made with `enabled=False`: its step is then the optimizer's.
+fn is_disabled<'a>(context: &SourceContext<'a>, scaler: &'a Expr) -> bool {
+    let Expr::Name(name) = scaler else {
+        return false;
+    };
+    let Some(at) = context.index.id_of(name) else {
+        return false;
+    };
+    let made = context.assigned(at, name.id.as_str());
+    !made.is_empty()
+        && made.iter().all(|value| {
+            let keyword = value
+                .as_call_expr()
+                .and_then(|call| call.arguments.find_keyword("enabled"));
+            keyword.is_some_and(
+                |keyword| matches!(&keyword.value, Expr::BooleanLiteral(yes) if !yes.value),
+            )
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use super::HiddenSync;
@@ -136,6 +162,11 @@ mod tests {
             .map(|f| f.places[0].line)
             .collect();
         assert_eq!(lines, [5, 7]);
+        let off = text.replace(
+            "for batch",
+            "scaler = torch.amp.GradScaler(enabled=False)\nfor batch",
+        );
+        assert_eq!(found(&HiddenSync, &off).len(), 1);
     }
 
     #[test]
