@@ -63,8 +63,9 @@ fn of(message: &Message) -> Option<(Severity, String, String)> {
             "TorchTPU was built without optimisation".to_owned(),
             "install the released wheel, or build with `-c opt`".to_owned(),
         ),
+        // Every run without it says so, and what it costs nobody measured.
         Saying::NoTcmalloc => (
-            Severity::Low,
+            Severity::Info,
             "tcmalloc is not loaded: host threads contend for glibc's allocator".to_owned(),
             "start Python with LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4 (package libtcmalloc-minimal4)".to_owned(),
         ),

@@ -88,14 +88,14 @@ impl Rule for PytorchXla {
             );
             let fix = "the counterparts of torch and TorchTPU";
             let (unsafe_, numerics) = (Applicability::Unsafe, Numerics::WithinTolerance);
-            remarks.push(rewritten.fixed(Severity::High, title, fix, unsafe_, numerics));
+            remarks.push(rewritten.fixed(Severity::Medium, title, fix, unsafe_, numerics));
         }
         if !shown.is_empty() {
             let title = format!(
                 "{} of PyTorch/XLA to be written anew for TorchTPU",
                 counted(shown.len(), "call")
             );
-            remarks.push(shown.remark(Severity::High, title));
+            remarks.push(shown.remark(Severity::Medium, title));
         }
         if remarks.is_empty() {
             let mut imports = Places::default();
@@ -108,7 +108,7 @@ impl Rule for PytorchXla {
                 }
             }
             let title = "torch_xla is imported: it and torch_tpu claim the same devices";
-            remarks.push(imports.remark(Severity::High, title));
+            remarks.push(imports.remark(Severity::Medium, title));
         }
         for remark in &mut remarks {
             remark.advice = vec![
