@@ -1,7 +1,7 @@
 //! Rules on what must change for TorchTPU.
 //!
 //! Code that only runs where a GPU was found (`if device.type == "cuda":`) is right as it is, and so
-//! is code of files that serve several kinds of devices: see [`guard`].
+//! is code of files that serve several kinds of devices: see `guard.rs`.
 
 pub mod checkpoint_location;
 pub mod compile_options;
