@@ -1,6 +1,6 @@
 //! Which classes are modules of a network.
 
-use ruff_python_ast::{AnyNodeRef, StmtClassDef};
+use ruff_python_ast::{AnyNodeRef, Expr, StmtClassDef};
 
 use crate::python::index::NodeId;
 use crate::python::scopes::bases;
@@ -22,7 +22,29 @@ impl<'a> Tensors<'a> {
             }
             Framework::Jax => name == "__call__",
         };
-        runs.then_some(framework)
+        (runs && !self.is_replaced(class)).then_some(framework)
+    }
+
+    /// Whether a decorator of the class puts another implementation in the place of its `forward`,
+    /// as Transformers' `use_experts_implementation` and `use_kernel_forward_from_hub` do: what is
+    /// written there is the fallback.
+    fn is_replaced(&self, class: NodeId) -> bool {
+        let Some(AnyNodeRef::StmtClassDef(def)) = self.index.get(class).map(|node| node.node)
+        else {
+            return false;
+        };
+        def.decorator_list.iter().any(|decorator| {
+            let named = match &decorator.expression {
+                Expr::Call(call) => &*call.func,
+                other => other,
+            };
+            let name = match named {
+                Expr::Name(name) => name.id.as_str(),
+                Expr::Attribute(attribute) => attribute.attr.as_str(),
+                _ => return false,
+            };
+            name.ends_with("_implementation") || name.contains("kernel_forward")
+        })
     }
 
     /// Whether a class of this file is a module of a network, and whose.

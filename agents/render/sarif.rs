@@ -1,6 +1,6 @@
 //! Findings as SARIF 2.1.0, for code scanning and editors.
 
-use advisors::finding::{Finding, OpMention, Place, Severity};
+use advisors::finding::{Finding, Fix, OpMention, Place, Severity};
 use advisors::report::Report;
 use advisors::rule::Rule;
 use serde_json::{Value, json};
@@ -105,6 +105,10 @@ fn result(finding: &Finding, rules: &[&dyn Rule], source_root: Option<&str>) -> 
             "caveats": finding.caveats,
         },
     });
+    let edits = finding.fix.as_ref().filter(|fix| !fix.edits.is_empty());
+    if let Some(fix) = edits {
+        result["fixes"] = json!([fix_of(fix)]);
+    }
     if let Some(index) = rules.iter().position(|rule| rule.code() == finding.code) {
         result["ruleIndex"] = json!(index);
     }
@@ -112,6 +116,32 @@ fn result(finding: &Finding, rules: &[&dyn Rule], source_root: Option<&str>) -> 
         result["rank"] = json!((100.0 * saving.share_of_step).clamp(0.0, 100.0));
     }
     result
+}
+
+/// A fix: what it does, and its replacements by file.
+fn fix_of(fix: &Fix) -> Value {
+    let words = format!(
+        "{} ({}, numerics: {})",
+        fix.title,
+        fix.applicability.name(),
+        fix.numerics.name()
+    );
+    let changes = fix.edits.iter().map(|edit| {
+        json!({
+            "artifactLocation": { "uri": encode(&edit.file) },
+            "replacements": [{
+                "deletedRegion": {
+                    "byteOffset": edit.start,
+                    "byteLength": edit.end.saturating_sub(edit.start),
+                },
+                "insertedContent": { "text": edit.replacement },
+            }],
+        })
+    });
+    json!({
+        "description": { "text": message(&words) },
+        "artifactChanges": changes.collect::<Vec<_>>(),
+    })
 }
 
 /// One location: the first operation whose source is known, else the first operation.
@@ -150,7 +180,7 @@ fn text_location(place: &Place) -> Value {
     set("endLine", place.end_line);
     set("endColumn", place.end_column);
     if !place.snippet.is_empty() {
-        region["snippet"] = json!({ "text": message(&place.snippet) });
+        region["snippet"] = json!({ "text": clean(&place.snippet) });
     }
     json!({ "physicalLocation": {
         "artifactLocation": { "uri": encode(&place.file) },

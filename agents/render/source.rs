@@ -97,6 +97,12 @@ fn byte_of(line: &str, column: u64) -> usize {
         .map_or(line.len(), |(at, _)| at)
 }
 
+/// A number of things, in words.
+fn counted(count: u64, thing: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {thing}{plural}")
+}
+
 fn summary(outcome: &Outcome) -> String {
     let findings = &outcome.report.findings;
     let count = |severity: Severity| findings.iter().filter(|f| f.severity == severity).count();
@@ -105,9 +111,9 @@ fn summary(outcome: &Outcome) -> String {
         fixes.filter(|fix| fix.applicability == wanted).count()
     };
     let mut words = format!(
-        "{} files, {} lines: {} high, {} medium, {} low, {} info",
-        outcome.files,
-        outcome.lines,
+        "{}, {}: {} high, {} medium, {} low, {} info",
+        counted(outcome.files as u64, "file"),
+        counted(outcome.lines, "line"),
         count(Severity::High),
         count(Severity::Medium),
         count(Severity::Low),
@@ -115,7 +121,8 @@ fn summary(outcome: &Outcome) -> String {
     );
     let fixed: usize = outcome.fixed.values().sum();
     if fixed > 0 {
-        words.push_str(&format!("; {fixed} fixed in {} files", outcome.fixed.len()));
+        let files = counted(outcome.fixed.len() as u64, "file");
+        words.push_str(&format!("; {fixed} fixed in {files}"));
     }
     let (safe, risky) = (fixable(Applicability::Safe), fixable(Applicability::Unsafe));
     if safe + risky > 0 {

@@ -25,7 +25,30 @@ fn logs() -> Vec<(&'static str, Value)> {
         ),
         ("healthy", sarif(&scenarios::healthy(), &[])),
         ("hostile", sarif(&hostile(), &[])),
+        ("source", source()),
     ]
+}
+
+/// The log of a check, with a fix.
+fn source() -> Value {
+    let folder = Folder::new();
+    let text = "import torch\nfor batch in loader:\n    loss = model(batch)\n    loss.backward()\n    optimizer.step()\n    total += loss.item()\n";
+    folder.write("my train.py", text.as_bytes());
+    folder.run(&["check", ".", "--format", "sarif"]).json()
+}
+
+#[test]
+fn fixes_of_sources_are_replacements() {
+    let log = source();
+    let results = log["runs"][0]["results"].as_array().expect("results");
+    let fixed = results.iter().find(|result| !result["fixes"].is_null());
+    let result = fixed.expect("a result with a fix");
+    let place = &result["locations"][0]["physicalLocation"];
+    assert_eq!(place["artifactLocation"]["uri"], "my%20train.py");
+    assert_eq!(place["region"]["startLine"], 6);
+    let change = &result["fixes"][0]["artifactChanges"][0];
+    assert_eq!(change["artifactLocation"]["uri"], "my%20train.py");
+    assert!(change["replacements"][0]["deletedRegion"]["byteLength"].as_u64() > Some(0));
 }
 
 #[test]

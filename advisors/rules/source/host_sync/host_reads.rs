@@ -83,6 +83,9 @@ fn printed(context: &SourceContext<'_>, id: NodeId) -> bool {
         })
 }
 
+/// What to do with values that are read to be shown or summed.
+const LOSSES: &str = "keep the value on the device: add up `loss.detach()` (or the array itself in JAX), and read the sum once, after the loop or every N steps";
+
 fn remark(context: &SourceContext<'_>, heat: &Heat, found: &[Found<'_>]) -> Remark {
     let fails = heat.kind == HeatKind::Traced && heat.framework == Framework::Jax;
     let certain = found
@@ -157,7 +160,11 @@ fn remark(context: &SourceContext<'_>, heat: &Heat, found: &[Found<'_>]) -> Rema
         ]
     } else {
         vec![
-            "keep the value on the device: add up `loss.detach()` (or the array itself in JAX), and read the sum once, after the loop or every N steps".to_owned(),
+            if how.contains("tolist") {
+                "pass lengths and sizes in as Python integers that the data loader or the processor computes: it knows them before they are on the device".to_owned()
+            } else {
+                LOSSES.to_owned()
+            },
             "decide on the device where the value steers the computation: `torch.where`, `jnp.where`, `lax.cond`".to_owned(),
         ]
     };

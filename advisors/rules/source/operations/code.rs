@@ -1,11 +1,9 @@
 //! What rules on operations need to know of a file: names, hot functions, masks.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::finding::{Place, Remark};
 use crate::python::bindings::{Bindings, Bound};
-use crate::python::{NodeId, Ranged, SourceContext, ast};
-use ast::{AnyNodeRef, CmpOp, Expr, ExprCall, StmtClassDef, StmtFunctionDef, UnaryOp};
+use crate::python::{Framework, HeatKind, NodeId, Ranged, SourceContext, ast};
+use ast::{AnyNodeRef, CmpOp, Expr, ExprCall, StmtFunctionDef, UnaryOp};
 
 /// Places that a finding lists.
 const MAX_PLACES: usize = 12;
@@ -17,10 +15,6 @@ const MAX_DEPTH: usize = 6;
 pub(crate) struct Code<'c, 'a> {
     pub(crate) context: &'c SourceContext<'a>,
     pub(crate) bindings: Bindings<'a>,
-    /// Functions and lambdas that run in each step, and why.
-    hot: BTreeMap<NodeId, String>,
-    /// Functions that JAX traces.
-    traced: BTreeSet<NodeId>,
     /// An excerpt: no imports, so the usual names stand for themselves.
     excerpt: bool,
 }
@@ -60,15 +54,11 @@ impl<'c, 'a> Code<'c, 'a> {
         if once || !(excerpt || uses("torch") || uses("jax") || uses("torch_xla")) {
             return None;
         }
-        let mut code = Self {
+        Some(Self {
             context,
             bindings: Bindings::new(context.index),
-            hot: BTreeMap::new(),
-            traced: BTreeSet::new(),
             excerpt,
-        };
-        code.find_hot();
-        Some(code)
+        })
     }
 
     /// What an expression stands for: as [`SourceContext::qualified`], and by the usual names in an
@@ -110,158 +100,18 @@ impl<'c, 'a> Code<'c, 'a> {
 
     /// Why a node runs in each step, as a clause.
     pub(crate) fn heat(&self, id: NodeId) -> Option<String> {
-        let index = self.context.index;
-        let mut function = index.get(id).and_then(|node| node.function);
-        let mut top = true;
-        while let Some(id) = function {
-            if let Some(why) = self.hot.get(&id) {
-                return Some(why.clone());
-            }
-            top &= !matches!(
-                index.get(id).map(|n| n.node),
-                Some(AnyNodeRef::StmtFunctionDef(_))
-            );
-            function = index.get(id).and_then(|node| node.function);
+        if let Some(heat) = self.context.heat(id) {
+            return Some(heat.why.clone());
         }
-        if self.excerpt && top {
-            return Some("the excerpt runs in each step".to_owned());
-        }
-        index.ancestors(id).find_map(|(_, node)| match node.node {
-            AnyNodeRef::StmtFor(it) if self.is_step_loop(it) => {
-                let line = self.context.file.line_of(it.range.start());
-                Some(format!("the loop in line {line} runs a step each turn"))
-            }
-            _ => None,
-        })
+        let is_top = self.context.index.function_of(id).is_none();
+        (self.excerpt && is_top).then(|| "the excerpt runs in each step".to_owned())
     }
 
     /// Whether JAX traces the function that a node is in.
     pub(crate) fn is_traced(&self, id: NodeId) -> bool {
-        let index = self.context.index;
-        let mut function = index.get(id).and_then(|node| node.function);
-        while let Some(id) = function {
-            if self.traced.contains(&id) {
-                return true;
-            }
-            function = index.get(id).and_then(|node| node.function);
-        }
-        false
-    }
-
-    fn is_step_loop(&self, it: &ast::StmtFor) -> bool {
-        let over = self.context.text(&*it.iter).to_lowercase();
-        let over_batches = ["loader", "dataset", "batches", "steps"]
-            .iter()
-            .any(|word| over.contains(word));
-        let body = self.context.text(it.range);
-        over_batches
-            && (body.contains(".backward()") || body.contains(".step(") || body.contains("model("))
-            || body.contains("mark_step()")
-            || body.contains("xm.optimizer_step")
-    }
-
-    fn find_hot(&mut self) {
-        let index = self.context.index;
-        let mut open: Vec<NodeId> = Vec::new();
-        let mut add = |hot: &mut BTreeMap<NodeId, String>, id: NodeId, why: String| {
-            if let std::collections::btree_map::Entry::Vacant(entry) = hot.entry(id) {
-                entry.insert(why);
-                open.push(id);
-            }
-        };
-        let mut traced = BTreeSet::new();
-        for (id, node) in index.nodes() {
-            match node.node {
-                AnyNodeRef::StmtFunctionDef(function) => {
-                    let class = node.parent.and_then(|id| index.get(id)).is_some_and(|parent| {
-                        matches!(parent.node, AnyNodeRef::StmtClassDef(class) if is_module(class))
-                    });
-                    let name = function.name.as_str();
-                    if class && matches!(name, "forward" | "__call__" | "training_step") {
-                        add(&mut self.hot, id, format!("`{name}` runs in each step"));
-                    }
-                    for decorator in &function.decorator_list {
-                        let made = match &decorator.expression {
-                            Expr::Call(call) => {
-                                let partial =
-                                    self.name(&call.func).as_deref() == Some("functools.partial");
-                                let inner = call.arguments.args.first().filter(|_| partial);
-                                self.name(inner.unwrap_or(&call.func))
-                            }
-                            other => self.name(other),
-                        };
-                        if made.as_deref().is_some_and(is_transform) {
-                            if made.as_deref().is_some_and(|name| name.starts_with("jax")) {
-                                traced.insert(id);
-                            }
-                            add(&mut self.hot, id, format!("`{name}` is compiled"));
-                        }
-                    }
-                }
-                AnyNodeRef::ExprCall(call) => {
-                    let Some(made) = self.name(&call.func).filter(|name| is_transform(name)) else {
-                        continue;
-                    };
-                    let Some(argument) = call.arguments.args.first() else {
-                        continue;
-                    };
-                    let target = match argument {
-                        Expr::Lambda(lambda) => index.id_of(lambda),
-                        Expr::Name(name) => self
-                            .bindings
-                            .only(name, index)
-                            .filter(|binding| matches!(binding.what, Bound::Function(_)))
-                            .map(|binding| binding.id),
-                        _ => None,
-                    };
-                    if let Some(target) = target {
-                        if made.starts_with("jax") {
-                            traced.insert(target);
-                        }
-                        let line = self.context.file.line_of(call.range().start());
-                        add(
-                            &mut self.hot,
-                            target,
-                            format!("it is compiled in line {line}"),
-                        );
-                    }
-                }
-                _ => {}
-            }
-        }
-        // What hot functions call.
-        while let Some(from) = open.pop() {
-            let why = self.hot.get(&from).cloned().unwrap_or_default();
-            let is_traced = traced.contains(&from);
-            for (id, node) in index.descendants(from) {
-                let AnyNodeRef::ExprCall(call) = node.node else {
-                    continue;
-                };
-                let target = match &*call.func {
-                    Expr::Name(name) => self
-                        .bindings
-                        .only(name, index)
-                        .filter(|binding| matches!(binding.what, Bound::Function(_)))
-                        .map(|binding| binding.id),
-                    Expr::Attribute(it) if matches!(&*it.value, Expr::Name(own) if own.id == "self") => {
-                        index
-                            .class_of(id)
-                            .and_then(|class| method(class, it.attr.as_str()))
-                            .and_then(|method| index.id_of(method))
-                    }
-                    _ => None,
-                };
-                let Some(target) = target else { continue };
-                if is_traced && traced.insert(target) {
-                    open.push(target);
-                }
-                if let std::collections::btree_map::Entry::Vacant(entry) = self.hot.entry(target) {
-                    entry.insert(why.clone());
-                    open.push(target);
-                }
-            }
-        }
-        self.traced = traced;
+        self.context
+            .heat(id)
+            .is_some_and(|heat| heat.kind == HeatKind::Traced && heat.framework == Framework::Jax)
     }
 
     /// Whether an expression is a mask: a tensor of truth values.
@@ -443,67 +293,6 @@ pub(crate) fn keyword<'a>(call: &'a ExprCall, name: &str) -> Option<&'a Expr> {
         .iter()
         .find(|keyword| keyword.arg.as_ref().is_some_and(|own| own.as_str() == name))
         .map(|keyword| &keyword.value)
-}
-
-/// The method of a class.
-fn method<'a>(class: &'a StmtClassDef, name: &str) -> Option<&'a StmtFunctionDef> {
-    class.body.iter().find_map(|statement| match statement {
-        ast::Stmt::FunctionDef(function) if function.name.as_str() == name => Some(function),
-        _ => None,
-    })
-}
-
-/// Whether a class is a module of a network, by its bases.
-fn is_module(class: &StmtClassDef) -> bool {
-    let Some(arguments) = &class.arguments else {
-        return false;
-    };
-    arguments.args.iter().any(|base| {
-        let last = match base {
-            Expr::Name(name) => name.id.as_str(),
-            Expr::Attribute(it) => it.attr.as_str(),
-            _ => return false,
-        };
-        [
-            "Module",
-            "Layer",
-            "Model",
-            "Attention",
-            "MLP",
-            "Block",
-            "Embedding",
-            "Experts",
-            "Router",
-            "Loss",
-            "Encoder",
-            "Decoder",
-        ]
-        .iter()
-        .any(|end| last.ends_with(end))
-            || last.ends_with("PreTrainedModel")
-    })
-}
-
-/// What compiles a function.
-fn is_transform(name: &str) -> bool {
-    matches!(
-        name,
-        "torch.compile"
-            | "torch.jit.script"
-            | "jax.jit"
-            | "jax.pmap"
-            | "jax.vmap"
-            | "jax.grad"
-            | "jax.value_and_grad"
-            | "jax.checkpoint"
-            | "jax.remat"
-            | "jax.lax.scan"
-            | "jax.lax.map"
-            | "jax.experimental.pjit.pjit"
-            | "jax.shard_map"
-            | "flax.nnx.jit"
-            | "equinox.filter_jit"
-    )
 }
 
 /// Functions and methods whose result is a mask.

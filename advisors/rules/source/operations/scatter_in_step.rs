@@ -2,7 +2,7 @@
 
 use knowledge::advice::AdviceKind;
 
-use crate::finding::{Exhibit, Remark, Severity};
+use crate::finding::{Exhibit, Place, Remark, Severity};
 use crate::python::{SourceContext, ast};
 use crate::rule::Rule;
 use crate::rules::source::operations::code::{Code, count, keyword, with_places};
@@ -36,7 +36,6 @@ impl Rule for ScatterInStep {
             return Vec::new();
         };
         let mut found = Vec::new();
-        let mut wide = false;
         for (id, call) in context.calls() {
             let Some(what) = scatters(&code, call) else {
                 continue;
@@ -47,9 +46,8 @@ impl Rule for ScatterInStep {
                 .args
                 .iter()
                 .any(|argument| is_long(&code, argument));
-            wide |= long;
-            found.push((
-                code.place(
+            found.push(Found {
+                place: code.place(
                     call,
                     if long {
                         format!("`{what}` on 64-bit integers")
@@ -59,34 +57,54 @@ impl Rule for ScatterInStep {
                 ),
                 what,
                 why,
-            ));
+                is_long: long,
+            });
         }
-        let Some((_, what, why)) = found.first() else {
-            return Vec::new();
-        };
-        let severity = if wide { Severity::High } else { Severity::Low };
-        let title = format!(
-            "{} ({what}){} in each step: a TPU writes {} one after another ({why})",
-            count(found.len(), "scatter"),
-            if wide { " of 64-bit integers" } else { "" },
-            if wide {
-                "each update"
-            } else {
-                "updates that may collide"
-            },
-        );
-        let mut remark = Remark::new(AdviceKind::OpSubstitution, severity, title);
-        if wide {
-            remark.advice.push("Use 32-bit values (`dtype=torch.int32`, `.to(torch.int32)`): 64-bit integers are emulated, and their scatter is serial.".to_owned());
-        }
-        remark.advice.push("Sort the updates by their index and reduce the runs (segment sum), or, for a small number of targets, multiply with a one-hot matrix.".to_owned());
-        if wide {
-            remark.evidence.push(Exhibit::text("measured", "torch.scatter_reduce of int64 on v6e: 0.02 s an iteration at 32,500 updates, 18 s at 1,300,000", "https://github.com/pytorch/xla/issues/8720"));
-        }
-        let places = found.into_iter().map(|(place, ..)| place).collect();
-        with_places(&mut remark, places);
-        vec![remark]
+        let (long, short): (Vec<Found>, Vec<Found>) =
+            found.into_iter().partition(|found| found.is_long);
+        [long, short].into_iter().filter_map(remark).collect()
     }
+}
+
+/// A scatter in a step.
+struct Found {
+    place: Place,
+    what: String,
+    why: String,
+    /// Whether its values are 64-bit integers.
+    is_long: bool,
+}
+
+/// What scatters have in common that are all of 64-bit integers, or all not.
+fn remark(found: Vec<Found>) -> Option<Remark> {
+    let first = found.first()?;
+    let (what, why) = (&first.what, &first.why);
+    let scatters = count(found.len(), "scatter");
+    let mut remark = if first.is_long {
+        Remark::new(
+            AdviceKind::OpSubstitution,
+            Severity::High,
+            format!(
+                "{scatters} ({what}) of 64-bit integers in each step: a TPU writes each update one after another ({why})"
+            ),
+        )
+    } else {
+        Remark::new(
+            AdviceKind::OpSubstitution,
+            Severity::Low,
+            format!(
+                "{scatters} ({what}) in each step: a TPU writes updates that may collide one after another ({why})"
+            ),
+        )
+    };
+    if first.is_long {
+        remark.advice.push("Use 32-bit values (`dtype=torch.int32`, `.to(torch.int32)`): 64-bit integers are emulated, and their scatter is serial.".to_owned());
+        remark.evidence.push(Exhibit::text("measured", "torch.scatter_reduce of int64 on v6e: 0.02 s an iteration at 32,500 updates, 18 s at 1,300,000", "https://github.com/pytorch/xla/issues/8720"));
+    }
+    remark.advice.push("Sort the updates by their index and reduce the runs (segment sum), or, for a small number of targets, multiply with a one-hot matrix.".to_owned());
+    let places = found.into_iter().map(|found| found.place).collect();
+    with_places(&mut remark, places);
+    Some(remark)
 }
 
 /// The name of a scatter that adds or reduces.
