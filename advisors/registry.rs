@@ -153,7 +153,6 @@ pub const RULES: &[&dyn Rule] = &[
     &rules::source::operations::vmapped_update_slice::VmappedUpdateSlice,
     &rules::source::operations::vmapped_random::VmappedRandom,
     &rules::source::operations::sampler_by_sort::SamplerBySort,
-    &rules::source::operations::missing_operation::MissingOperation,
     &rules::source::operations::pool_with_indices::PoolWithIndices,
     &rules::source::operations::resize_by_factor::ResizeByFactor,
     &rules::source::operations::float64_in_step::Float64InStep,

@@ -7,7 +7,6 @@ pub mod float64_in_step;
 pub mod masked_update;
 pub mod masks_as_long;
 pub mod matmul_precision;
-pub mod missing_operation;
 pub mod pool_with_indices;
 pub mod resize_by_factor;
 pub mod sampler_by_sort;

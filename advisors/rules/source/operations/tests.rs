@@ -114,18 +114,6 @@ fn samplers() {
 }
 
 #[test]
-fn missing_operations_and_their_fixes() {
-    let text = forward("return torch.erfc(x + 1)");
-    assert_eq!(codes(&text), ["TS326"]);
-    assert!(fixed(&text, Applicability::Unsafe).contains("return (1 - torch.erf(x + 1))\n"));
-    assert_eq!(
-        codes(&forward("return torch.median(x, dim=-1).values")),
-        ["TS326"]
-    );
-    assert!(codes(&forward("return np.median([1, 2])")).is_empty());
-}
-
-#[test]
 fn pools_resizes_precision_and_width() {
     assert_eq!(
         codes(&forward("return F.max_pool2d(x, 2, return_indices=True)")),
