@@ -179,15 +179,29 @@ const MAX_INFLATED_BYTES: u64 = 16 << 30;
 /// When an input that was named cannot be used at all; partial damage is a note.
 pub fn load(paths: &[PathBuf], options: &LoadOptions) -> Result<Session, LoadError> {
     let mut builder = SessionBuilder::default();
+    let mut unknown = Vec::new();
     for path in paths {
         let meta = fs::metadata(path).map_err(|error| unreadable(path, error))?;
-        if meta.is_dir() {
-            for file in files_of_run(path, options, &mut builder)? {
-                load_file(&file, &mut builder)?;
-            }
+        let files = if meta.is_dir() {
+            files_of_run(path, options, &mut builder)?
         } else {
-            load_file(path, &mut builder)?;
+            vec![path.clone()]
+        };
+        for file in files {
+            match load_file(&file, &mut builder) {
+                // Of several texts some may say nothing: that is no reason to read none.
+                Err(error @ LoadError::NothingInText { .. }) => unknown.push(error),
+                outcome => outcome?,
+            }
         }
+    }
+    if builder.session.inputs.is_empty()
+        && let Some(error) = unknown.pop()
+    {
+        return Err(error);
+    }
+    for error in unknown {
+        builder.notes().warn("nothing-in-text", error.to_string());
     }
     if let Some((host, plane)) = builder.conflict() {
         return Err(LoadError::TwoRuns { plane, host });

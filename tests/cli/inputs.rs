@@ -42,6 +42,22 @@ fn a_file_that_is_no_profile_is_refused_with_a_reason() {
     }
 }
 
+#[test]
+fn a_text_that_says_nothing_beside_one_that_does_is_a_note() {
+    let folder = Folder::new();
+    folder.write("notes.txt", b"Monday: bought milk\n");
+    let text = b"RESOURCE_EXHAUSTED: Attempting to allocate 9.00M. That was not possible. There are 4.00M free.\n";
+    folder.write("run.log", text);
+    let args = ["analyze", "notes.txt", "run.log", "--format", "json"];
+    let report = folder.run(&args).json();
+    assert_eq!(report["notes"][0]["code"], "nothing-in-text");
+    assert_eq!(report["inputs"].as_array().map(Vec::len), Some(1));
+    assert!(!report["findings"].as_array().expect("a list").is_empty());
+    folder
+        .run(&["analyze", "notes.txt", "run.log", "--strict"])
+        .refused(&["notes.txt"]);
+}
+
 #[cfg(unix)]
 #[test]
 #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
