@@ -97,11 +97,11 @@ pub const RULES: &[&dyn Rule] = &[
     // Text, TL4xx: sharding and the compiler.
     &rules::logs::sharding::full_rematerialization::InvoluntaryRematerialization,
     &rules::logs::sharding::indivisible_axis::IndivisibleAxis,
-    &rules::logs::sharding::compiler_alarms::SlowCompile,
-    &rules::logs::sharding::compiler_alarms::ConstantFolding,
-    &rules::logs::sharding::compiler_alarms::DonationUnused,
-    &rules::logs::sharding::compiler_alarms::UntunedKernel,
-    &rules::logs::sharding::compiler_alarms::HostCompute,
+    &rules::logs::sharding::slow_compile::SlowCompile,
+    &rules::logs::sharding::constant_folding::ConstantFolding,
+    &rules::logs::sharding::donation_unused::DonationUnused,
+    &rules::logs::sharding::untuned_kernel::UntunedKernel,
+    &rules::logs::sharding::compute_on_host::HostCompute,
     // Text, TL5xx: throughput.
     &rules::logs::throughput::step_throughput::StepThroughput,
     &rules::logs::throughput::slow_steps::SlowSteps,

@@ -147,6 +147,50 @@ pub fn ms(value: f64) -> String {
     with_digits(scaled, unit)
 }
 
+/// Seconds in the unit that suits them: `375.6 s` is `6.3 min`.
+///
+/// ```
+/// use profiler::units::seconds;
+/// assert_eq!(seconds(375.6), "6.3 min");
+/// assert_eq!(seconds(2.802), "2.8 s");
+/// assert_eq!(seconds(0.012), "12.0 ms");
+/// ```
+#[must_use]
+pub fn seconds(value: f64) -> String {
+    match value {
+        value if value >= 120.0 => format!("{:.1} min", value / 60.0),
+        value if value >= 1.0 => format!("{value:.1} s"),
+        value => format!("{:.1} ms", 1e3 * value),
+    }
+}
+
+/// A whole number with its thousands parted: `23,562`.
+#[must_use]
+pub fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A noun with its number.
+///
+/// ```
+/// use profiler::units::counted;
+/// assert_eq!(counted(1, "step"), "1 step");
+/// assert_eq!(counted(23_562, "step"), "23,562 steps");
+/// ```
+#[must_use]
+pub fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", count(number))
+}
+
 /// A share as percent with a digit that people can tell apart: `63.2 %`, `0.04 %`.
 #[must_use]
 pub fn percent(share: f64) -> String {

@@ -6,7 +6,7 @@ use minijinja::value::{Serde, Value, ValueKind};
 use minijinja::{
     AutoEscape, Environment, Error, Output, State, UndefinedBehavior, escape_formatter,
 };
-use profiler::units::{Bytes, percent, with_digits};
+use profiler::units::{Bytes, percent, seconds, with_digits};
 
 use crate::text::{clean, count, short, tail};
 use crate::view::Page;
@@ -65,6 +65,7 @@ fn environment() -> Result<Environment<'static>, Error> {
     environment.add_filter("ms", |value: &Value| {
         number(value, |ms| with_digits(ms, "ms"))
     });
+    environment.add_filter("seconds", |value: &Value| number(value, seconds));
     environment.add_filter("unit", in_unit);
     environment.add_filter("bytes", |value: &Value| {
         number(value, |bytes| Bytes(bytes as u64).to_string())

@@ -520,7 +520,7 @@ fn says_rare(name: &str) -> bool {
     .any(|word| name.contains(word))
 }
 
-/// Files whose code runs once: tests, converters, set-up.
+/// Files whose code runs once, or on the host: tests, converters, set-up, processors of inputs.
 pub(super) fn runs_once(path: &str) -> bool {
     let path = path.replace('\\', "/");
     let (folder, file) = path.rsplit_once('/').unwrap_or(("", &path));
@@ -532,7 +532,17 @@ pub(super) fn runs_once(path: &str) -> bool {
         || stem.contains("conversion")
         || matches!(stem, "conftest" | "setup" | "testing_utils")
         || matches!(parent, "tests" | "test" | "testing")
+        || PROCESSORS.iter().any(|start| stem.starts_with(start))
 }
+
+/// What files begin with that prepare inputs, as Transformers names them.
+const PROCESSORS: &[&str] = &[
+    "processing_",
+    "image_processing",
+    "video_processing",
+    "feature_extraction",
+    "tokenization",
+];
 
 #[cfg(test)]
 mod tests {

@@ -55,6 +55,8 @@ pub struct SourceContext<'a> {
     pub index: &'a Index<'a>,
     /// What its names stand for.
     pub names: &'a Names<'a>,
+    /// Where its names are bound.
+    pub bindings: &'a bindings::Bindings<'a>,
     /// Which of its functions are traced.
     pub transforms: &'a Transforms<'a>,
     /// Which of its expressions are tensors.

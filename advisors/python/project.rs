@@ -6,6 +6,7 @@ use ruff_text_size::Ranged as _;
 use crate::finding::Finding;
 use crate::model_config::ModelConfig;
 use crate::python::SourceContext;
+use crate::python::bindings::Bindings;
 use crate::python::file::{SourceFile, SourceNote};
 use crate::python::hot::Hot;
 use crate::python::index::Index;
@@ -106,6 +107,7 @@ pub fn with_context<T>(
 ) -> T {
     let index = Index::new(file.module());
     let names = Names::new(&index);
+    let bindings = Bindings::new(&index);
     let scopes = Scopes::new(&index);
     let transforms = Transforms::new(&index, &names, &scopes);
     let tensors = Tensors::new(&index, &names, &scopes, &transforms);
@@ -127,6 +129,7 @@ pub fn with_context<T>(
         file,
         index: &index,
         names: &names,
+        bindings: &bindings,
         transforms: &transforms,
         tensors: &tensors,
         hot: &hot,

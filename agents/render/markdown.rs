@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use advisors::finding::Finding;
 use advisors::report::Report;
-use profiler::units::Bytes;
+use profiler::units::{self, Bytes};
 
 use crate::render::safe::clean;
 use crate::render::summary;
@@ -179,7 +179,7 @@ fn finding(
         writeln!(out, "- **Odds**: {}", escape(&odds))?;
     }
     if let Some(lost) = finding.lost_s {
-        writeln!(out, "- **Lost**: {}", summary::seconds(lost))?;
+        writeln!(out, "- **Lost**: {}", units::seconds(lost))?;
     }
     for place in &finding.places {
         let label = if place.label.is_empty() {

@@ -6,6 +6,8 @@ use advisors::finding::{Applicability, Finding, Place, Severity};
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
+use profiler::units::counted;
+
 use crate::check::Outcome;
 use crate::render::safe::{WIDTH, clean, wrap};
 
@@ -95,12 +97,6 @@ fn byte_of(line: &str, column: u64) -> usize {
     line.char_indices()
         .nth(skip)
         .map_or(line.len(), |(at, _)| at)
-}
-
-/// A number of things, in words.
-fn counted(count: u64, thing: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {thing}{plural}")
 }
 
 fn summary(outcome: &Outcome) -> String {

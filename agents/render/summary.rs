@@ -248,16 +248,6 @@ pub fn text_place(place: &Place) -> String {
     }
 }
 
-/// Seconds in the unit that suits them.
-#[must_use]
-pub fn seconds(value: f64) -> String {
-    match value {
-        value if value >= 120.0 => format!("{:.1} min", value / 60.0),
-        value if value >= 1.0 => format!("{value:.1} s"),
-        value => format!("{:.1} ms", 1e3 * value),
-    }
-}
-
 /// A saving with its band.
 #[must_use]
 pub fn saving(saving: &Saving) -> String {

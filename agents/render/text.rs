@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use advisors::finding::{Finding, Severity};
 use advisors::report::Report;
 use anstyle::{AnsiColor, Style};
-use profiler::units::Bytes;
+use profiler::units::{self, Bytes};
 
 use crate::render::safe::{WIDTH, clean, shorten, wrap};
 use crate::render::summary;
@@ -186,7 +186,7 @@ fn gist(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
         wrapped(out, "   where  ", &format!("{place}{}{others}", op.name))?;
     }
     if let Some(lost) = finding.lost_s {
-        wrapped(out, "   lost   ", &summary::seconds(lost))?;
+        wrapped(out, "   lost   ", &units::seconds(lost))?;
     }
     if let Some(place) = finding.places.first() {
         let others = match finding.places.len() {
@@ -216,7 +216,7 @@ fn details(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
         wrapped(out, "   odds   ", &summary::odds(&finding.confidence))?;
     }
     if let Some(lost) = finding.lost_s {
-        wrapped(out, "   lost   ", &summary::seconds(lost))?;
+        wrapped(out, "   lost   ", &units::seconds(lost))?;
     }
     for place in &finding.places {
         let mut line = summary::text_place(place);

@@ -1,6 +1,12 @@
 //! Words that rules of logs share.
 
+pub(crate) use profiler::units::{count, counted};
+
+use profiler::logs::Logs;
+use profiler::logs::xla_metrics::report::Report;
+
 use crate::finding::{Exhibit, Remark};
+use crate::rule::Context;
 
 /// Places that a finding lists.
 pub(crate) const MAX_PLACES: usize = 8;
@@ -30,28 +36,20 @@ pub(crate) fn size(bytes: f64) -> String {
     )
 }
 
-/// A whole number with its thousands parted: `23,562`.
-pub(crate) fn count(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 /// How often in a step: with a digit that tells it apart.
 pub(crate) fn per(value: f64) -> String {
     format!("{value:.1}")
 }
 
-/// A noun with its number: `1 step`, `2 steps`.
-pub(crate) fn counted(number: u64, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", count(number))
+/// What a rule says of the last metrics report of each run, gathered.
+pub(crate) fn of_last_reports(
+    context: &Context<'_>,
+    of: impl Fn(&Logs, &Report) -> Option<Remark>,
+) -> Vec<Remark> {
+    let logs = &context.evidence.session.logs;
+    let sequences = logs.xla_metrics.sequences();
+    let last = sequences.iter().filter_map(|reports| reports.last());
+    gravest(last.filter_map(|report| of(logs, report)).collect())
 }
 
 /// Of remarks of one kind on several runs: the gravest, with the places of the others.

@@ -2,7 +2,7 @@
 
 use profiler::model::parallelism::Axis;
 use profiler::model::{Attention, Mlp, Remat};
-use profiler::units::{Bytes, ms};
+use profiler::units::{Bytes, count, ms};
 
 use super::answer::{Answer, PointAnswer};
 use super::{Args, Question, dtype};
@@ -429,19 +429,6 @@ fn plain(seconds: f64) -> String {
         _ if seconds >= 0.001 => format!("{seconds:.4}"),
         _ => "<0.001".to_owned(),
     }
-}
-
-/// A count with separators of thousands.
-fn count(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 fn gib(bytes: f64) -> String {

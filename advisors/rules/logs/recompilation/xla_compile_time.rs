@@ -10,7 +10,7 @@ use crate::rules::logs::place;
 use crate::rules::logs::recompilation::{
     xla_late_variant::XlaLateVariant, xla_recompilation::XlaRecompilation,
 };
-use crate::rules::logs::words::{count, counted, gravest, time};
+use crate::rules::logs::words::{count, counted, of_last_reports, time};
 
 /// See the card.
 #[derive(Debug)]
@@ -50,12 +50,7 @@ impl Rule for XlaCompileTime {
         if known(&XlaRecompilation) || known(&XlaLateVariant) {
             return Vec::new();
         }
-        let logs = &context.evidence.session.logs;
-        let sequences = logs.xla_metrics.sequences();
-        let remarks = sequences
-            .iter()
-            .filter_map(|reports| of(logs, reports.last()?));
-        gravest(remarks.collect())
+        of_last_reports(context, of)
     }
 }
 

@@ -7,7 +7,7 @@ use profiler::logs::xla_metrics::report::Report;
 use crate::finding::{Exhibit, Remark, Severity};
 use crate::rule::{Context, Rule};
 use crate::rules::logs::place;
-use crate::rules::logs::words::{counted, gravest, time};
+use crate::rules::logs::words::{counted, of_last_reports, time};
 
 /// See the card.
 #[derive(Debug)]
@@ -33,12 +33,7 @@ impl Rule for XlaLateVariant {
     }
 
     fn check_logs(&self, context: &Context<'_>) -> Vec<Remark> {
-        let logs = &context.evidence.session.logs;
-        let sequences = logs.xla_metrics.sequences();
-        let remarks = sequences
-            .iter()
-            .filter_map(|reports| of(logs, reports.last()?));
-        gravest(remarks.collect())
+        of_last_reports(context, of)
     }
 }
 

@@ -3,11 +3,11 @@
 use knowledge::advice::AdviceKind;
 
 use crate::finding::{Applicability, Fix, Numerics, Remark, Severity};
-use crate::python::bindings::Bindings;
 use crate::python::rewrite::Rewrite;
 use crate::python::{Ranged as _, SourceContext, TextRange, ast};
 use crate::rule::Rule;
-use crate::rules::source::operations::code::{Code, keyword, with_places};
+use crate::rules::source::keyword;
+use crate::rules::source::operations::code::{Code, with_places};
 use ast::{AnyNodeRef, Expr, ExprCall};
 
 /// The rule.
@@ -34,8 +34,7 @@ impl Rule for ExpandedHeads {
         let Some(code) = Code::new(context).filter(|code| !code.is_torch_xla()) else {
             return Vec::new();
         };
-        let bindings = Bindings::new(context.index);
-        let mut rewrite = Rewrite::new(context, &bindings);
+        let mut rewrite = Rewrite::new(context, context.bindings);
         let mut places = Vec::new();
         let mut fixed = true;
         for (_, call, name) in code.named_calls() {

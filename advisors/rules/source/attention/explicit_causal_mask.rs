@@ -3,11 +3,11 @@
 use knowledge::advice::AdviceKind;
 
 use crate::finding::{Applicability, Exhibit, Fix, Numerics, Remark, Severity};
-use crate::python::bindings::Bindings;
 use crate::python::rewrite::Rewrite;
 use crate::python::{Ranged as _, SourceContext, ast};
 use crate::rule::Rule;
-use crate::rules::source::operations::code::{Code, keyword, with_places};
+use crate::rules::source::keyword;
+use crate::rules::source::operations::code::{Code, with_places};
 use ast::{Expr, ExprCall};
 
 /// Names are followed this deep.
@@ -40,8 +40,7 @@ impl Rule for ExplicitCausalMask {
         let Some(code) = Code::new(context).filter(|code| !code.is_torch_xla()) else {
             return Vec::new();
         };
-        let bindings = Bindings::new(context.index);
-        let mut rewrite = Rewrite::new(context, &bindings);
+        let mut rewrite = Rewrite::new(context, context.bindings);
         let mut places = Vec::new();
         let mut square = true;
         for (_, call, name) in code.named_calls() {
@@ -63,7 +62,7 @@ impl Rule for ExplicitCausalMask {
                 .keywords
                 .iter()
                 .find(|keyword| keyword.value.range() == mask.range())
-                .map_or(mask.range(), ruff_range);
+                .map_or(mask.range(), keyword_range);
             rewrite.replace(range, "is_causal=True");
         }
         if places.is_empty() {
@@ -98,7 +97,7 @@ impl Rule for ExplicitCausalMask {
     }
 }
 
-fn ruff_range(keyword: &ast::Keyword) -> crate::python::TextRange {
+fn keyword_range(keyword: &ast::Keyword) -> crate::python::TextRange {
     keyword.range
 }
 

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use knowledge::advice::AdviceKind;
 
 use crate::finding::{Applicability, Exhibit, Fix, Numerics, Remark, Severity};
-use crate::python::bindings::Bindings;
 use crate::python::rewrite::Rewrite;
 use crate::python::{Ranged as _, SourceContext};
 use crate::rule::Rule;
@@ -40,10 +39,9 @@ impl Rule for FlexAttention {
         if !context.file.text.contains("flex_attention") {
             return Vec::new();
         }
-        let bindings = Bindings::new(context.index);
         let scope = Scope {
             context,
-            bindings: &bindings,
+            bindings: context.bindings,
         };
         let (plans, refused) = flex::all(scope);
         let mut out = Vec::new();

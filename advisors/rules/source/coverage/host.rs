@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ruff_python_ast::{AnyNodeRef, Expr};
+use crate::python::ast::{AnyNodeRef, Expr};
 
 use super::used::Use;
 use crate::python::{NodeId, SourceContext};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::python::ast::Expr;
 use knowledge::advice::AdviceKind;
 use knowledge::torch_tpu::{Exactness, Support, Version, substitute, version_or_newest};
-use ruff_python_ast::Expr;
 
 use super::host::OnHost;
 use super::used::{Use, is_in_model, uses};

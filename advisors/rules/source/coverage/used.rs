@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::python::ast::{AnyNodeRef, Expr, ExprCall};
+use crate::python::{Ranged as _, TextRange};
 use knowledge::torch_tpu::{method_operators, operators};
-use ruff_python_ast::{AnyNodeRef, Expr, ExprCall};
-use ruff_text_size::{Ranged as _, TextRange};
 
 use super::graph::Calls;
 use crate::python::{NodeId, SourceContext};

@@ -1,12 +1,13 @@
 //! Checkpoints that are loaded to where they were saved.
 
-use ruff_text_size::{Ranged as _, TextRange};
+use crate::python::{Ranged as _, TextRange};
 
+use super::Places;
 use super::guard::{is_guarded, serves_several_devices};
-use super::{Places, counted};
 use crate::finding::{Applicability, Numerics, Remark, Severity};
 use crate::python::SourceContext;
 use crate::rule::Rule;
+use crate::rules::source::counted;
 
 /// The rule.
 #[derive(Debug)]

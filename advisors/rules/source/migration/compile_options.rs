@@ -1,14 +1,15 @@
 //! Options of `torch.compile` that are for Inductor.
 
-use ruff_python_ast::ExprCall;
-use ruff_text_size::Ranged as _;
+use crate::python::Ranged as _;
+use crate::python::ast::ExprCall;
 
+use super::Places;
 use super::guard::is_guarded;
-use super::rewrite::{keyword, without_arguments};
-use super::{Places, counted};
+use super::rewrite::without_arguments;
 use crate::finding::{Applicability, Numerics, Remark, Severity};
 use crate::python::SourceContext;
 use crate::rule::Rule;
+use crate::rules::source::counted;
 
 /// The rule.
 #[derive(Debug)]
@@ -35,8 +36,9 @@ impl Rule for CompileOptions {
                 continue;
             }
             let label = "TorchTPU's backend refuses it";
-            let first = keyword(call, refused.first().copied().unwrap_or_default());
-            let range = first.map_or(call.range(), ruff_text_size::Ranged::range);
+            let name = refused.first().copied().unwrap_or_default();
+            let first = call.arguments.find_keyword(name);
+            let range = first.map_or(call.range(), crate::python::Ranged::range);
             let edits = without_arguments(context, call, &refused);
             places.add(context.place(range, label), edits);
         }
@@ -62,7 +64,10 @@ impl Rule for CompileOptions {
 /// Keywords that the TPU's backend raises at.
 fn refused(call: &ExprCall) -> Vec<&'static str> {
     let is = |name: &str, values: &[&str]| {
-        let value = keyword(call, name).and_then(|keyword| keyword.value.as_string_literal_expr());
+        let value = call
+            .arguments
+            .find_keyword(name)
+            .and_then(|keyword| keyword.value.as_string_literal_expr());
         value.is_some_and(|value| values.contains(&value.value.to_str()))
     };
     let modes = [

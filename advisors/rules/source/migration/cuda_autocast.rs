@@ -1,14 +1,14 @@
 //! Automatic mixed precision for a GPU: on a TPU it is off, and everything runs in float32.
 
-use ruff_python_ast::{Expr, ExprCall};
-use ruff_text_size::Ranged as _;
+use crate::python::Ranged as _;
+use crate::python::ast::{Expr, ExprCall};
 
+use super::Places;
 use super::guard::{is_guarded, serves_several_devices};
-use super::rewrite::keyword;
-use super::{Places, counted};
 use crate::finding::{Applicability, Edit, Numerics, Remark, Severity};
 use crate::python::SourceContext;
 use crate::rule::Rule;
+use crate::rules::source::counted;
 
 /// The rule.
 #[derive(Debug)]
@@ -43,7 +43,10 @@ impl Rule for CudaAutocast {
             )
         }) {
             // Autocast that is switched off does the same on every device: nothing.
-            let enabled = keyword(call, "enabled").map(|keyword| context.text(&keyword.value));
+            let enabled = call
+                .arguments
+                .find_keyword("enabled")
+                .map(|keyword| context.text(&keyword.value));
             if enabled == Some("False") || is_guarded(context, id) {
                 continue;
             }
@@ -129,10 +132,11 @@ fn new_form(context: &SourceContext<'_>, call: &ExprCall) -> Option<Vec<Edit>> {
             .imported()
             .any(|(name, full)| name == "torch" && full == "torch") =>
         {
-            let at = ruff_text_size::TextRange::empty(match keyword(call, "device_type") {
-                Some(keyword) => keyword.end(),
-                None => device.end(),
-            });
+            let at =
+                crate::python::TextRange::empty(match call.arguments.find_keyword("device_type") {
+                    Some(keyword) => keyword.end(),
+                    None => device.end(),
+                });
             edits.push(context.edit(at, ", dtype=torch.bfloat16"));
         }
         None => {}

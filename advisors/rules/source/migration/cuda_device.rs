@@ -1,14 +1,15 @@
 //! Tensors and modules on `cuda` where there is a TPU.
 
-use ruff_python_ast::{AnyNodeRef, Expr, ExprCall};
-use ruff_text_size::{Ranged as _, TextRange};
+use crate::python::ast::{AnyNodeRef, Expr, ExprCall};
+use crate::python::{Ranged as _, TextRange};
 
+use super::Places;
 use super::guard::{is_guarded, serves_several_devices};
 use super::rewrite::tpu_for;
-use super::{Places, counted};
 use crate::finding::{Applicability, Numerics, Remark, Severity};
 use crate::python::{NodeId, SourceContext};
 use crate::rule::Rule;
+use crate::rules::source::counted;
 
 /// The rule.
 #[derive(Debug)]

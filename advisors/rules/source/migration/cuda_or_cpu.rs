@@ -1,14 +1,15 @@
 //! A choice between a GPU and the CPU: on a TPU machine it takes the CPU without a word.
 
-use ruff_python_ast::{AnyNodeRef, Expr, ExprIf};
-use ruff_text_size::Ranged as _;
+use crate::python::Ranged as _;
+use crate::python::ast::{AnyNodeRef, Expr, ExprIf};
 
+use super::Places;
 use super::guard::serves_several_devices;
 use super::rewrite::{is_cpu, tpu_for};
-use super::{Places, counted};
 use crate::finding::{Applicability, Edit, Numerics, Remark, Severity};
 use crate::python::SourceContext;
 use crate::rule::Rule;
+use crate::rules::source::counted;
 
 /// The rule.
 #[derive(Debug)]

@@ -1,14 +1,14 @@
 //! Settings of CUDA libraries and pinned memory, which say nothing to a TPU.
 
-use ruff_python_ast::AnyNodeRef;
-use ruff_text_size::Ranged as _;
+use crate::python::Ranged as _;
+use crate::python::ast::AnyNodeRef;
 
+use super::Places;
 use super::guard::{is_guarded, serves_several_devices};
-use super::rewrite::keyword;
-use super::{Places, counted};
 use crate::finding::{Applicability, Numerics, Remark, Severity};
 use crate::python::SourceContext;
 use crate::rule::Rule;
+use crate::rules::source::counted;
 
 /// The rule.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Rule for CudaSettings {
                 }
                 AnyNodeRef::ExprCall(call) => {
                     let name = context.qualified(&call.func).unwrap_or_default();
-                    let pin = keyword(call, "pin_memory");
+                    let pin = call.arguments.find_keyword("pin_memory");
                     if is_setting(&name) && !is_guarded(context, id) {
                         settings.add(context.place(call.range(), ""), []);
                     } else if let Some(pin) = pin.filter(|pin| {

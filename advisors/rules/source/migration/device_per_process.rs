@@ -1,14 +1,15 @@
 //! Ranks that choose among the devices of a host: a process of TorchTPU has one.
 
-use ruff_python_ast::{AnyNodeRef, Expr};
-use ruff_text_size::{Ranged as _, TextRange};
+use crate::python::ast::{AnyNodeRef, Expr};
+use crate::python::{Ranged as _, TextRange};
 
+use super::Places;
 use super::guard::{is_guarded, serves_several_devices};
-use super::rewrite::{keyword, without_arguments};
-use super::{Places, counted};
+use super::rewrite::without_arguments;
 use crate::finding::{Applicability, Fix, Numerics, Remark, Severity};
 use crate::python::{NodeId, SourceContext};
 use crate::rule::Rule;
+use crate::rules::source::counted;
 
 /// The rule.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ impl Rule for DevicePerProcess {
                 "torch.nn.parallel.DistributedDataParallel"
                 | "torch.nn.parallel.distributed.DistributedDataParallel" => {
                     let edits = without_arguments(context, call, &["device_ids", "output_device"]);
-                    let ids = keyword(call, "device_ids");
+                    let ids = call.arguments.find_keyword("device_ids");
                     let none = ids.is_some_and(|ids| ids.value.is_none_literal_expr());
                     if let Some(ids) = ids.filter(|_| !none) {
                         let place = context.place(ids.range(), "an index of this host's devices");
@@ -52,7 +53,10 @@ impl Rule for DevicePerProcess {
                     }
                 }
                 _ if name.ends_with("FullyShardedDataParallel") => {
-                    let id = keyword(call, "device_id").map(|keyword| &keyword.value);
+                    let id = call
+                        .arguments
+                        .find_keyword("device_id")
+                        .map(|keyword| &keyword.value);
                     if let Some(id) = id.filter(|id| is_rank(context, id)) {
                         let edit = context.edit(id.range(), "torch.device(\"tpu\")");
                         let place = context.place(id.range(), "an index of this host's devices");

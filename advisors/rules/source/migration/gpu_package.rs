@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use crate::python::ast::AnyNodeRef;
 use knowledge::torch_tpu::{Package, package};
-use ruff_python_ast::AnyNodeRef;
 
+use super::Places;
 use super::guard::is_optional;
-use super::{Places, counted};
 use crate::finding::{Exhibit, Remark, Severity};
 use crate::python::SourceContext;
 use crate::rule::Rule;
+use crate::rules::source::counted;
 
 /// The rule.
 #[derive(Debug)]
@@ -55,7 +56,7 @@ impl Rule for GpuPackage {
                 .1;
             places.add(
                 context.place(
-                    ruff_text_size::Ranged::range(&node.node),
+                    crate::python::Ranged::range(&node.node),
                     package.why.clone(),
                 ),
                 [],

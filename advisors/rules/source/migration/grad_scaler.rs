@@ -1,12 +1,12 @@
 //! Loss scaling, which bfloat16 does not need and the TPU has no kernel for.
 
+use super::Places;
 use super::guard::is_guarded;
-use super::rewrite::keyword;
-use super::{Places, counted};
 use crate::finding::{Applicability, Numerics, Remark, Severity};
 use crate::python::SourceContext;
+use crate::python::{Ranged as _, TextRange, TextSize};
 use crate::rule::Rule;
-use ruff_text_size::{Ranged as _, TextRange, TextSize};
+use crate::rules::source::counted;
 
 /// The rule.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Rule for GradScaler {
             if is_guarded(context, id) {
                 continue;
             }
-            let enabled = keyword(call, "enabled");
+            let enabled = call.arguments.find_keyword("enabled");
             if enabled.is_some_and(|keyword| context.text(&keyword.value) == "False") {
                 continue;
             }
@@ -58,8 +58,8 @@ impl Rule for GradScaler {
                     };
                     let last = call.arguments.iter_source_order().last();
                     let at = last.map_or(inside, |last| match last {
-                        ruff_python_ast::ArgOrKeyword::Arg(value) => value.end(),
-                        ruff_python_ast::ArgOrKeyword::Keyword(keyword) => keyword.end(),
+                        crate::python::ast::ArgOrKeyword::Arg(value) => value.end(),
+                        crate::python::ast::ArgOrKeyword::Keyword(keyword) => keyword.end(),
                     });
                     context.edit(TextRange::empty(at), text)
                 }

@@ -1,7 +1,7 @@
 //! What runs only where a GPU was found.
 
-use ruff_python_ast::{AnyNodeRef, Expr, Stmt};
-use ruff_text_size::{Ranged as _, TextRange};
+use crate::python::ast::{AnyNodeRef, Expr, Stmt};
+use crate::python::{Ranged as _, TextRange};
 
 use crate::python::{NodeId, SourceContext};
 

@@ -78,9 +78,3 @@ impl Places {
         remark
     }
 }
-
-/// `word` as it is counted: `1 place`, `2 places`.
-pub(crate) fn counted(count: usize, word: &str) -> String {
-    let ending = if count == 1 { "" } else { "s" };
-    format!("{count} {word}{ending}")
-}

@@ -1,13 +1,14 @@
 //! Process groups over NCCL.
 
-use ruff_python_ast::{AnyNodeRef, Expr};
-use ruff_text_size::{Ranged as _, TextRange};
+use crate::python::ast::{AnyNodeRef, Expr};
+use crate::python::{Ranged as _, TextRange};
 
+use super::Places;
 use super::guard::{is_guarded, serves_several_devices};
-use super::{Places, counted};
 use crate::finding::{Applicability, Edit, Numerics, Remark, Severity};
 use crate::python::SourceContext;
 use crate::rule::Rule;
+use crate::rules::source::counted;
 
 /// The rule.
 #[derive(Debug)]
@@ -96,11 +97,11 @@ impl Rule for NcclBackend {
     }
 }
 
-fn start(edit: &Edit) -> ruff_text_size::TextSize {
+fn start(edit: &Edit) -> crate::python::TextSize {
     u32::try_from(edit.start).unwrap_or(0).into()
 }
 
-fn end(edit: &Edit) -> ruff_text_size::TextSize {
+fn end(edit: &Edit) -> crate::python::TextSize {
     u32::try_from(edit.end).unwrap_or(0).into()
 }
 

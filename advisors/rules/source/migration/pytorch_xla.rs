@@ -1,14 +1,15 @@
 //! PyTorch/XLA, which TorchTPU replaces.
 
+use crate::python::ast::{AnyNodeRef, Expr};
+use crate::python::{Ranged as _, TextRange};
 use knowledge::torch_tpu::xla_idiom;
-use ruff_python_ast::{AnyNodeRef, Expr};
-use ruff_text_size::{Ranged as _, TextRange};
 
+use super::Places;
 use super::guard::is_optional;
-use super::{Places, counted};
 use crate::finding::{Applicability, Edit, Numerics, Remark, Severity};
 use crate::python::{NodeId, SourceContext};
 use crate::rule::Rule;
+use crate::rules::source::counted;
 
 /// The rule.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Pieces of new text: device strings, arguments taken out of calls.
 
-use ruff_python_ast::{ArgOrKeyword, Expr, ExprCall, Keyword};
-use ruff_text_size::{Ranged as _, TextRange};
+use crate::python::ast::{ArgOrKeyword, Expr, ExprCall};
+use crate::python::{Ranged as _, TextRange};
 
 use crate::finding::Edit;
 use crate::python::SourceContext;
@@ -40,11 +40,6 @@ pub(crate) fn is_cpu(context: &SourceContext<'_>, device: &Expr) -> bool {
     matches!(text.as_str(), "\"cpu\"" | "torch.device(\"cpu\")")
 }
 
-/// A keyword of a call.
-pub(crate) fn keyword<'a>(call: &'a ExprCall, name: &str) -> Option<&'a Keyword> {
-    call.arguments.find_keyword(name)
-}
-
 /// Edits that take several arguments out of a call. Neighbours would overlap one another, so they
 /// are taken out as runs.
 pub(crate) fn without_arguments(
@@ -71,7 +66,7 @@ pub(crate) fn without_arguments(
         };
         let inside = TextRange::new(
             first.start(),
-            call.arguments.end() - ruff_text_size::TextSize::from(1),
+            call.arguments.end() - crate::python::TextSize::from(1),
         );
         return vec![context.edit(inside, "")];
     }

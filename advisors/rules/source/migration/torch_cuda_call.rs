@@ -1,14 +1,15 @@
 //! Calls of `torch.cuda`, which raise or do nothing where there is a TPU.
 
+use crate::python::Ranged as _;
+use crate::python::ast::{AnyNodeRef, ExprCall};
 use knowledge::torch_tpu::{CudaCall, OnTpu, cuda_call};
-use ruff_python_ast::{AnyNodeRef, ExprCall};
-use ruff_text_size::Ranged as _;
 
+use super::Places;
 use super::guard::{is_guarded, serves_several_devices};
-use super::{Places, counted};
 use crate::finding::{Applicability, Numerics, Remark, Severity};
 use crate::python::{NodeId, SourceContext};
 use crate::rule::Rule;
+use crate::rules::source::counted;
 
 /// The rule.
 #[derive(Debug)]

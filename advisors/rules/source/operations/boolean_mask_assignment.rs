@@ -5,7 +5,8 @@ use knowledge::advice::AdviceKind;
 use crate::finding::{Applicability, Fix, Numerics, Remark, Severity};
 use crate::python::{SourceContext, ast};
 use crate::rule::Rule;
-use crate::rules::source::operations::code::{Code, count, mask_name, with_places};
+use crate::rules::source::counted;
+use crate::rules::source::operations::code::{Code, mask_name, with_places};
 use ast::{AnyNodeRef, Expr};
 
 /// The rule.
@@ -86,7 +87,7 @@ impl Rule for BooleanMaskAssignment {
             severity,
             format!(
                 "{} by indexing with a boolean mask, whose shape depends on values: {why}",
-                count(calls.len(), "assignment")
+                counted(calls.len(), "assignment")
             ),
         );
         with_places(&mut remark, places);

@@ -14,76 +14,34 @@ const MAX_DEPTH: usize = 6;
 #[derive(Debug)]
 pub(crate) struct Code<'c, 'a> {
     pub(crate) context: &'c SourceContext<'a>,
-    pub(crate) bindings: Bindings<'a>,
+    pub(crate) bindings: &'a Bindings<'a>,
     /// An excerpt: no imports, so the usual names stand for themselves.
     excerpt: bool,
 }
 
-/// Names that everybody uses, and what they stand for.
-const USUAL: &[(&str, &str)] = &[
-    ("torch", "torch"),
-    ("F", "torch.nn.functional"),
-    ("nn", "torch.nn"),
-    ("xm", "torch_xla.core.xla_model"),
-    ("jax", "jax"),
-    ("jnp", "jax.numpy"),
-    ("lax", "jax.lax"),
-];
-
 impl<'c, 'a> Code<'c, 'a> {
     /// Reads a file; none for tests and converters, and for what uses neither PyTorch nor JAX.
     pub(crate) fn new(context: &'c SourceContext<'a>) -> Option<Self> {
-        let path = context.file.path.replace('\\', "/");
-        let name = path.rsplit('/').next().unwrap_or(&path);
-        let once = [
-            "test_",
-            "convert_",
-            "setup.",
-            "conftest.",
-            "processing_",
-            "image_processing",
-            "video_processing",
-            "feature_extraction",
-            "tokenization",
-        ]
-        .iter()
-        .any(|start| name.starts_with(start))
-            || path.contains("/tests/");
         let excerpt = context.names.imported().next().is_none();
         let uses = |module: &str| context.names.imports(module);
-        if once || !(excerpt || uses("torch") || uses("jax") || uses("torch_xla")) {
+        if context.runs_once() || !(excerpt || uses("torch") || uses("jax") || uses("torch_xla")) {
             return None;
         }
         Some(Self {
             context,
-            bindings: Bindings::new(context.index),
+            bindings: context.bindings,
             excerpt,
         })
     }
 
-    /// What an expression stands for: as [`SourceContext::qualified`], and by the usual names in an
-    /// excerpt.
+    /// What an expression stands for, through imports.
     pub(crate) fn name(&self, expression: &Expr) -> Option<String> {
-        if let Some(name) = self.context.qualified(expression) {
-            return Some(name);
-        }
-        if !self.excerpt {
-            return None;
-        }
-        let text = self.context.text(expression);
-        let dotted = text
-            .chars()
-            .all(|c| c.is_alphanumeric() || c == '_' || c == '.');
-        let (root, rest) = text.split_once('.')?;
-        let usual = USUAL.iter().find(|(local, _)| *local == root)?;
-        (dotted && !self.bindings.is_bound(root)).then(|| format!("{}.{rest}", usual.1))
+        self.context.qualified(expression)
     }
 
     /// Whether the file uses PyTorch.
     pub(crate) fn is_torch(&self) -> bool {
-        self.excerpt
-            || self.context.names.imports("torch")
-            || self.context.names.imports("torch_xla")
+        self.context.names.imports("torch") || self.context.names.imports("torch_xla")
     }
 
     /// Whether it is for PyTorch/XLA, and not for TorchTPU.
@@ -275,24 +233,6 @@ pub(crate) fn with_places(remark: &mut Remark, places: Vec<Place>) {
             .caveats
             .push(format!("{more} more places are not listed."));
     }
-}
-
-/// A count with its word: `1 mask`, `2 masks`.
-pub(crate) fn count(number: usize, word: &str) -> String {
-    if number == 1 {
-        format!("1 {word}")
-    } else {
-        format!("{number} {word}s")
-    }
-}
-
-/// The value of a keyword of a call.
-pub(crate) fn keyword<'a>(call: &'a ExprCall, name: &str) -> Option<&'a Expr> {
-    call.arguments
-        .keywords
-        .iter()
-        .find(|keyword| keyword.arg.as_ref().is_some_and(|own| own.as_str() == name))
-        .map(|keyword| &keyword.value)
 }
 
 /// Functions and methods whose result is a mask.

@@ -5,7 +5,8 @@ use knowledge::advice::AdviceKind;
 use crate::finding::{Remark, Severity};
 use crate::python::{SourceContext, ast};
 use crate::rule::Rule;
-use crate::rules::source::operations::code::{Code, keyword, mask_name, with_places};
+use crate::rules::source::keyword;
+use crate::rules::source::operations::code::{Code, mask_name, with_places};
 use ast::{AnyNodeRef, Expr};
 
 /// The rule.

@@ -5,7 +5,8 @@ use knowledge::advice::AdviceKind;
 use crate::finding::{Applicability, Fix, Numerics, Remark, Severity};
 use crate::python::{Ranged as _, SourceContext, ast};
 use crate::rule::Rule;
-use crate::rules::source::operations::code::{Code, keyword, with_places};
+use crate::rules::source::keyword;
+use crate::rules::source::operations::code::{Code, with_places};
 use ast::{AnyNodeRef, Expr};
 
 /// The rule.

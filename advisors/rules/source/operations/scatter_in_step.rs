@@ -5,7 +5,8 @@ use knowledge::advice::AdviceKind;
 use crate::finding::{Exhibit, Place, Remark, Severity};
 use crate::python::{SourceContext, ast};
 use crate::rule::Rule;
-use crate::rules::source::operations::code::{Code, count, keyword, with_places};
+use crate::rules::source::operations::code::{Code, with_places};
+use crate::rules::source::{counted, keyword};
 use ast::Expr;
 
 /// The rule.
@@ -79,7 +80,7 @@ struct Found {
 fn remark(found: Vec<Found>) -> Option<Remark> {
     let first = found.first()?;
     let (what, why) = (&first.what, &first.why);
-    let scatters = count(found.len(), "scatter");
+    let scatters = counted(found.len(), "scatter");
     let mut remark = if first.is_long {
         Remark::new(
             AdviceKind::OpSubstitution,

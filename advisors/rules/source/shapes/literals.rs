@@ -1,7 +1,7 @@
 //! Sizes that stand as numbers in Python: arguments, defaults, constants, dictionaries.
 
-use ruff_python_ast::{AnyNodeRef, Expr, Number, Operator};
-use ruff_text_size::{Ranged, TextRange};
+use crate::python::ast::{AnyNodeRef, Expr, Number, Operator};
+use crate::python::{Ranged, TextRange};
 
 use super::{Found, is_test, role_of};
 use crate::python::{NodeId, SourceContext};
