@@ -43,8 +43,8 @@ const SKIPPED: &[&str] = &["node_modules", "__pycache__", "venv", "site-packages
 /// Rounds of fixes: those that overlap wait for the next.
 const MAX_ROUNDS: usize = 8;
 
-/// The Python files and models' configurations of paths, folders searched, by path. A file that is named is read whatever its
-/// name.
+/// The Python files and models' configurations of paths, folders searched, by path. A file that is
+/// named is read whatever its name.
 ///
 /// # Errors
 /// When a path cannot be read, or no file is found.

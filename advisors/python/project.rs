@@ -23,8 +23,8 @@ const STACK_BYTES: usize = 256 << 20;
 /// What all files of a project have in common.
 #[derive(Clone, Debug, Default)]
 pub struct Project {
-    /// The version of `torch_tpu` that the code is meant for, as `0.2.0`: named by the user or
-    /// found installed; none takes the newest whose facts are known.
+    /// The version of `torch_tpu` that the code is meant for, as `0.2.0`; none takes the newest whose
+    /// facts are known.
     pub torch_tpu: Option<String>,
 }
 

@@ -7,6 +7,7 @@ use advisors::finding::Applicability;
 use advisors::python::Project;
 use advisors::registry::RULES;
 use anyhow::Result;
+use knowledge::torch_tpu;
 
 use crate::check::{self, Fixing};
 use crate::cli::analyze::ReportArgs;
@@ -21,7 +22,7 @@ pub struct Args {
     paths: Vec<PathBuf>,
 
     /// Version of torch_tpu that the code is meant for; without it the newest that is known.
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", value_parser = parse_torch_tpu)]
     torch_tpu: Option<String>,
 
     /// Apply the fixes after which the program means the same.
@@ -39,6 +40,21 @@ pub struct Args {
 
     #[command(flatten)]
     shown: ReportArgs,
+}
+
+/// A version whose facts are known: nothing is said of another one as if it were.
+pub(crate) fn parse_torch_tpu(name: &str) -> Result<String, String> {
+    if torch_tpu::version(name).is_some() {
+        return Ok(name.to_owned());
+    }
+    let known: Vec<&str> = torch_tpu::versions()
+        .iter()
+        .map(|version| version.torch_tpu)
+        .collect();
+    Err(format!(
+        "nothing is known of this version; known are {}",
+        known.join(", ")
+    ))
 }
 
 /// Runs the command.

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use advisors::rules::source::coverage::{self, graph::Calls};
 use anyhow::{Context as _, Result};
 use knowledge::torch_tpu::{Support, Version, substitute, version_or_newest};
+use profiler::units::counted;
 
+use crate::cli::check::parse_torch_tpu;
 use crate::cli::{Format, output};
 use crate::render::safe::clean;
 use crate::{archive, check, exit};
@@ -22,7 +24,7 @@ pub struct Args {
     paths: Vec<PathBuf>,
 
     /// Version of torch_tpu; without it the newest that is known.
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", value_parser = parse_torch_tpu)]
     torch_tpu: Option<String>,
 
     /// How the result is written.
@@ -174,10 +176,10 @@ fn text(
         if !of.is_empty() {
             writeln!(
                 out,
-                "{:<14}{:>5} operators {:>7} calls",
+                "{:<14}{:>14}{:>12}",
                 support.name(),
-                of.len(),
-                calls
+                counted(of.len() as u64, "operator"),
+                counted(calls as u64, "call")
             )?;
         }
     }
@@ -194,9 +196,9 @@ fn text(
         };
         writeln!(
             out,
-            "\naten::{}: {what}, {} calls{}",
+            "\naten::{}: {what}, {}{}",
             clean(&row.operator),
-            row.calls,
+            counted(row.calls as u64, "call"),
             row.place.as_ref().map_or(String::new(), |place| format!(
                 ", first at {}",
                 clean(place)

@@ -82,6 +82,41 @@ fn files_that_cannot_be_read_as_python_are_notes() {
 }
 
 #[test]
+fn a_version_that_is_not_known_is_refused() {
+    let folder = Folder::new();
+    folder.write("a.py", b"x = 1\n");
+    for command in ["check", "coverage"] {
+        let ran = folder.run(&[command, "a.py", "--torch-tpu", "9.9.9"]);
+        ran.refused(&["9.9.9", "known are 0.2.0"]);
+    }
+}
+
+#[test]
+fn a_patch_applies_with_git_and_changes_nothing_by_itself() {
+    let folder = Folder::new();
+    let before = "import torch\nfor batch in loader:\n    loss = model(batch)\n    loss.backward()\n    optimizer.step()\n    total += loss.item()  # shown";
+    let path = folder.write("src/train.py", before.as_bytes());
+    let patch = folder
+        .run(&["check", "src", "--unsafe-fixes", "--diff"])
+        .ok();
+    assert_eq!(std::fs::read_to_string(&path).expect("still there"), before);
+    let patch = folder.write("fix.patch", patch.as_bytes());
+    let applied = std::process::Command::new("git")
+        .args(["apply", "--unsafe-paths"])
+        .arg(&patch)
+        .current_dir(folder.path())
+        .status();
+    assert!(applied.expect("git runs").success());
+    let after = std::fs::read_to_string(&path).expect("still there");
+    assert!(
+        after.ends_with("total += loss.detach()  # shown"),
+        "{after}"
+    );
+    folder.run(&["check", "src", "--unsafe-fixes"]).ok();
+    assert_eq!(std::fs::read_to_string(&path).expect("still there"), after);
+}
+
+#[test]
 fn paths_that_hold_nothing_are_errors() {
     let folder = Folder::new();
     folder.write("docs/readme.md", b"# x\n");
